@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from benchmark.items import Item, load_items
 from desktop_image import (
     PROFILES,
     CachedImage,
@@ -33,18 +28,12 @@ from desktop_image import (
     root_of,
     size_of,
 )
-from rollout_tasks import registry
-from rollout_tasks.cli import conformance_table, program
+from rollout_tasks.cli import program
 from rollout_tasks.cli.fitting_tables import table_console
-from rollout_tasks.config import RunConfig
-from rollout_tasks.environments.osworld.conformance import conformance, image_facts
+from rollout_tasks.cli.image_check import check_tasks
+from rollout_tasks.cli.image_progress import image_progress
+from rollout_tasks.environments.osworld.conformance import image_facts
 from rollout_tasks.errors import UserError
-from rollout_tasks.key_values import key_values
-from rollout_tasks.runs import preflight
-from rollout_tasks.unicode_text import one_line
-
-LINE_SECONDS = 5.0
-"""How often a line of progress is printed when there is no terminal to draw on."""
 
 _TAKES: Mapping[str, Sequence[str]] = {
     "--check": ("--profile", "--provider", "--provider-option", "--page", "--json"),
@@ -168,18 +157,18 @@ def build(
     if asked and not name:
         raise UserError(f"{asked[0]}: --name is missing: what is your own image called?")
     if check is not None:
-        _check(check, profile, provider, provider_option or [], as_page=as_page, as_json=as_json)
+        check_tasks(check, profile, provider, provider_option or [], as_page=as_page, as_json=as_json)
         return
     if show_built:
         _show(list_images(), as_json)
         return
     try:
         if prune_outdated:
-            with _progress() as progress:
+            with image_progress() as progress:
                 removed, kept = prune(progress)
             _show_removed("outdated or unfinished parts of guest images", removed, kept, as_json)
         elif remove:
-            with _progress() as progress:
+            with image_progress() as progress:
                 removed, kept = remove_image(remove, progress)
             _show_removed(f"parts of the guest image {remove}", removed, kept, as_json)
         elif name:
@@ -216,58 +205,10 @@ def _refuse_ignored(given: Sequence[str]) -> None:
         raise UserError("--page, --json: only one of them can be printed")
 
 
-def _check(
-    tasks: Path, profile: str, provider: str, provider_options: list[str], *, as_page: bool, as_json: bool
-) -> None:
-    """Shows for each task of a tree whether its score can be relied on in the image."""
-    options = {"profile": profile, **key_values("--provider-option", provider_options)}
-    items, wrong = tasks_in(tasks)
-    for sentence in wrong:
-        program.tell(f"left out: {sentence}")
-    with _progress() as progress:
-        facts = image_facts(provider, options, progress)
-    found = conformance(items, [facts])
-    if as_json:
-        program.print_json(conformance_table.as_json(found))
-    elif as_page:
-        where = f"the image `{profile}` of the provider `{provider}`"
-        command = command_of_page(tasks, profile, provider, provider_options)
-        sys.stdout.write(conformance_table.as_page(found, tasks.name, where, command))
-    else:
-        conformance_table.show(found)
-
-
-def tasks_in(path: Path) -> tuple[list[Item], list[str]]:
-    """Returns the tasks of OSWorld in some data, and a sentence for each item that is left out.
-
-    Items of other environments touch no desktop: nothing can be said of them.
-
-    Raises:
-        UserError: A task is wrong, or there is none.
-        BenchmarkError: The data cannot be read.
-    """
-    config = RunConfig(env_mode="osworld")
-    loaded = load_items(str(path))
-    tasks = [item for item in loaded.items if registry.environment_name(item, config) == "osworld"]
-    if not tasks:
-        raise UserError(f"--check: {path} has no task of osworld")
-    return preflight.check_items(config, tasks, loaded.places)
-
-
-def command_of_page(tasks: Path, profile: str, provider: str, provider_options: Sequence[str]) -> str:
-    """Returns the command that prints a page about how far scores can be relied on in an image."""
-    words = ["rollouts", "image", "build", "--profile", profile]
-    if provider != "local":
-        words += ["--provider", provider]
-    for option in provider_options:
-        words += ["--provider-option", option]
-    return shlex.join([*words, "--check", str(tasks), "--page"])
-
-
 def _build(wanted: AbstractContextManager[Image], disk: bool, as_json: bool) -> None:
     """Builds an image, which may exist under its name only afterwards, or its disk; finds out what it has; shows it."""
     began = time.monotonic()
-    with _progress() as progress:
+    with image_progress() as progress:
         with wanted as image:
             built = _built(image, disk, progress)
         if not disk:
@@ -300,29 +241,6 @@ def _look_at(profile: str, progress: ProgressCallback) -> None:
         image_facts("local", {"profile": profile}, progress)
     except UserError as error:
         program.tell(f"note: what the image has could not be found out here: {error}")
-
-
-@contextmanager
-def _progress() -> Iterator[ProgressCallback]:
-    """Shows what is being done: beside a spinner, or as a line every few seconds."""
-    console = Console(stderr=True)
-    if not console.is_terminal or console.is_dumb_terminal:
-        yield _every_few_seconds()
-        return
-    with console.status("Looking for the image") as status:
-        yield lambda sentence: status.update(escape(one_line(sentence)))
-
-
-def _every_few_seconds() -> ProgressCallback:
-    last = 0.0
-
-    def report(sentence: str) -> None:
-        nonlocal last
-        if time.monotonic() - last >= LINE_SECONDS:
-            last = time.monotonic()
-            program.tell(sentence)
-
-    return report
 
 
 def _as_json(part: CachedImage) -> dict[str, Any]:

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmark.items import Item, load_items
 from desktop_image.cache_folder import user_cache_folder
 from rollout_tasks.cli import program
-from rollout_tasks.cli.image import tasks_in
+from rollout_tasks.cli.image_check import tasks_in
 from rollout_tasks.config import parse_config
 from rollout_tasks.embedded.run import run_embedded
 from rollout_tasks.environments.osworld.conformance import conformance, image_facts

@@ -10,7 +10,7 @@ import pytest
 from typer import BadParameter
 from typer.main import get_command
 
-from rollout_tasks.cli import conformance_table, image
+from rollout_tasks.cli import conformance_table, image, image_check
 from rollout_tasks.errors import UserError
 
 CHECK_TAKES = "--profile, --provider, --provider-option, --page and --json"
@@ -79,7 +79,7 @@ def test_only_tasks_of_desktops_are_compared_with_an_image(tmp_path: Path) -> No
     wrong = {name: value for name, value in MATH.items() if name != "answer"}
     data.write_text(f"{json.dumps(wrong)}\n{json.dumps(TASK)}\n")
 
-    assert [item.id for item in image.tasks_in(data)[0]] == ["look"]
+    assert [item.id for item in image_check.tasks_in(data)[0]] == ["look"]
 
 
 def test_items_without_a_desktop_are_not_compared_at_all(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_items_without_a_desktop_are_not_compared_at_all(tmp_path: Path) -> None
 
 
 def test_a_page_names_the_command_that_makes_it() -> None:
-    command = image.command_of_page(
+    command = image_check.command_of_page(
         Path("my tasks/all.json"), "mine", "qemu", ["path_to_vm=a b.qcow2", "screen_size=[1,2]"]
     )
     page = conformance_table.as_page([], "all.json", "an image", command)
@@ -105,6 +105,6 @@ def test_a_page_names_the_command_that_makes_it() -> None:
 
 
 def test_the_command_of_a_page_leaves_out_the_usual_provider() -> None:
-    command = image.command_of_page(Path("osworld/test_all.json"), "full", "local", [])
+    command = image_check.command_of_page(Path("osworld/test_all.json"), "full", "local", [])
 
     assert command == "rollouts image build --profile full --check osworld/test_all.json --page"
