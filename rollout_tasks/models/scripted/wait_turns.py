@@ -18,6 +18,7 @@ from rollout_tasks.models.scripted.sessions import WAITING_CALL_PREFIX, made_up
 TOOL = "desktop_control"
 PAUSES = (0.25, 0.5, 1.0, 2.0, *[4.0] * 15)
 """Seconds before each next look; about a minute in total."""
+_NO_PLACE = " It is there, but without coordinates to point at: --observation-type a11y_tree has them."
 
 
 def is_seen(text: str, messages: Sequence[Mapping[str, Any]]) -> bool:
@@ -46,7 +47,8 @@ def waiting_message(text: str, request: Mapping[str, Any], number: int) -> dict[
     """
     waits = _waits(request["messages"])
     if waits == len(PAUSES):
-        return f"The scripted model waited {sum(PAUSES):.0f} s to see {text!r} before turn {number + 1}, and did not."
+        waited = f"The scripted model waited {sum(PAUSES):.0f} s to see {text!r} before turn {number + 1}, and did not."
+        return waited + _NO_PLACE if is_seen(text, request["messages"]) else waited
     if TOOL not in _offered(request):
         return f"The scripted model cannot wait to see {text!r} before turn {number + 1}: there is no tool {TOOL}."
     arguments = json.dumps({"action": "wait", "pause": PAUSES[waits]})

@@ -63,6 +63,18 @@ def test_waiting_takes_longer_and_longer_and_gives_up_with_a_sentence():
     assert message == "The scripted model waited 64 s to see 'Save As' before turn 4, and did not."
 
 
+def test_what_is_there_without_a_place_is_said():
+    """Trees beside pictures have no coordinates."""
+    message = {"role": "assistant", "tool_calls": [{"id": "call_wait_3_0"}]}
+    messages = [task(""), *[each for _ in PAUSES for each in (message, result("[push-button] Save As"))]]
+
+    said = waiting_message("[push-button] Save As", {"messages": messages, "tools": TOOLS}, 3)
+
+    assert said.endswith(
+        "and did not. It is there, but without coordinates to point at: --observation-type a11y_tree has them."
+    )
+
+
 def test_turns_spent_waiting_are_not_the_scripts_and_a_turn_of_it_starts_the_count_anew():
     wait = waiting_message("a", {"messages": [task("")], "tools": TOOLS}, 0)
     messages = [task(""), wait, result(""), ASSISTANT, result("")]
