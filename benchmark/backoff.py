@@ -15,7 +15,7 @@ def pause(
     *,
     first: float,
     longest: float,
-    asked: float | None = None,
+    requested_pause: float | None = None,
     draw: Callable[[], float] = random.random,
 ) -> float:
     """Returns the seconds to wait after a failed try, drawn so that many clients do not come back at the same time.
@@ -24,11 +24,11 @@ def pause(
         tries: The tries so far; each doubles the longest pause.
         first: The longest pause after the first try.
         longest: The longest pause of all.
-        asked: What the server asked for, from `retry_after`; it is kept, and up to a quarter of it added.
+        requested_pause: What the server asked for, from `retry_after`; it is kept, and up to a quarter of it added.
         draw: Returns a number in [0, 1).
     """
-    if asked is not None:
-        return asked * (1 + 0.25 * draw())
+    if requested_pause is not None:
+        return requested_pause * (1 + 0.25 * draw())
     return min(longest, first * 2.0 ** min(tries - 1, 30)) * draw()
 
 

@@ -153,7 +153,7 @@ class Judge:
                 return self._score(judgement)
             except _Retryable as error:
                 failure = self._failure(error.failure_class, error)
-                delay = pause(number, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE, asked=error.retry_after)
+                delay = pause(number, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE, requested_pause=error.retry_after)
             except _Refused as error:
                 raise self._failure("model", error) from error
             if number == self.config.tries or time.monotonic() + delay >= deadline:

@@ -122,5 +122,5 @@ class JudgedAnswers:
 
 
 def _key(model: str, messages: list[dict[str, str]]) -> bytes:
-    asked = json.dumps([model, messages], sort_keys=True)
-    return hashlib.sha256(asked.encode()).digest()
+    request_text = json.dumps([model, messages], sort_keys=True)
+    return hashlib.sha256(request_text.encode()).digest()

@@ -73,21 +73,23 @@ def _judge_each(outcomes: Iterable[Outcome], judge: Judge | None) -> Scored:
         waiting: deque[tuple[Outcome, list[Future[Score | JudgeFailure] | None]]] = deque()
         for outcome in outcomes:
             item = outcome.item
-            asked = [
+            pending_scores = [
                 grading.submit(result.answer, item.answer, item)
                 if result is not None and _needs_metric(result)
                 else None
                 for result in outcome.results
             ]
-            waiting.append((outcome, asked))
+            waiting.append((outcome, pending_scores))
             if len(waiting) > _JUDGED_AHEAD:
                 yield _judged(*waiting.popleft())
         while waiting:
             yield _judged(*waiting.popleft())
 
 
-def _judged(outcome: Outcome, asked: Sequence[Future[Score | JudgeFailure] | None]) -> tuple[Outcome, ItemRow]:
-    return outcome, _item_row(outcome, JUDGE_METRIC, [None if one is None else _grade(one.result()) for one in asked])
+def _judged(outcome: Outcome, pending_scores: Sequence[Future[Score | JudgeFailure] | None]) -> tuple[Outcome, ItemRow]:
+    return outcome, _item_row(
+        outcome, JUDGE_METRIC, [None if one is None else _grade(one.result()) for one in pending_scores]
+    )
 
 
 def _grade(graded: Score | JudgeFailure) -> Score | _Unscored:

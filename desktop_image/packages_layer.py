@@ -92,5 +92,5 @@ def _install_python_packages(version: str, target: Path) -> None:
 
 
 def _has_pip(python: str) -> bool:
-    asked = subprocess.run([python, "-m", "pip", "--version"], capture_output=True, check=False)  # noqa: S603
-    return asked.returncode == 0
+    completed_process = subprocess.run([python, "-m", "pip", "--version"], capture_output=True, check=False)  # noqa: S603
+    return completed_process.returncode == 0

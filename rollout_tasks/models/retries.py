@@ -78,5 +78,5 @@ def decide(failed: FailedTry, tries: int, max_tries: int, draw: Callable[[], flo
         return Decision(None, f"{failed.sentence}; {too_long}")
     if tries >= max_tries:
         return Decision(None, f"{failed.sentence} (try {tries} of {max_tries})" if max_tries > 1 else failed.sentence)
-    delay = pause(tries, first=FIRST_BACKOFF, longest=LONGEST_BACKOFF, asked=failed.retry_after, draw=draw)
+    delay = pause(tries, first=FIRST_BACKOFF, longest=LONGEST_BACKOFF, requested_pause=failed.retry_after, draw=draw)
     return Decision(delay, failed.sentence)

@@ -170,9 +170,9 @@ class Fleet:
         await asyncio.sleep(start_of(number, self._plan.vms) * self._unit)
         for item in left:
             await asyncio.sleep(item.before * self._unit)
-            asked = self._now()
+            requested_at = self._now()
             grant = await self._pool.acquire(name, ttl=TTL_SECONDS, timeout=3600)
-            visits.append(Visit(item, first, asked, self._now()))
+            visits.append(Visit(item, first, requested_at, self._now()))
             self._held[name] = grant
             await asyncio.sleep(item.use * self._unit)
             del self._held[name]

@@ -71,18 +71,23 @@ def submit_finished(folder: Path, items: int) -> tuple[str, float]:
     """Sends a run whose rollouts all have a result; returns its id and when that began (seconds since the epoch)."""
     config = parse_config({"env_mode": "math", "metric": "exact_match", "output_dir": folder, "data": {"path": "none"}})
     run_folder = RunFolder(folder / f"finished-{items}")
-    run_folder.description.create(config, _asked(items), data_path="none", data_name="growth")
-    kept = [Verdict(rollout_id_of(item.id, 0), 1, "completed", answer=ANSWER + item.answer) for item in _asked(items)]
+    run_folder.description.create(config, _generated_items(items), data_path="none", data_name="growth")
+    kept = [
+        Verdict(rollout_id_of(item.id, 0), 1, "completed", answer=ANSWER + item.answer)
+        for item in _generated_items(items)
+    ]
     for verdict in kept:
         result = run_folder.rollout(verdict.rollout_id) / "result.json"
         result.parent.mkdir(parents=True)
         result.write_text(verdict.as_json() + "\n")
-    submission = Submission(run_folder.path.name, config, run_folder, list(_asked(items)), kept, (), resumed=True)
+    submission = Submission(
+        run_folder.path.name, config, run_folder, list(_generated_items(items)), kept, (), resumed=True
+    )
     enqueue(submission, RunStore(connect(tries=1)))
     return submission.run_id, time.time()
 
 
-def _asked(items: int) -> Iterator[Item]:
+def _generated_items(items: int) -> Iterator[Item]:
     return (
         Item(f"item-{number}", f"How much is tea number {number}?", str(number), {"domain": f"shop {number % 7}"})
         for number in range(items)

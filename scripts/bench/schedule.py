@@ -54,7 +54,7 @@ class Visit:
     item: Item
     first: bool
     """Whether it was its worker's first."""
-    asked: float
+    requested_at: float
     granted: float
 
 
@@ -165,7 +165,7 @@ def figures(visits: Sequence[Visit], makespan: float, items: Sequence[Item], wor
     held = [(visit.granted, visit.granted + visit.item.use) for visit in visits]
     busy = [(begin, end + RESET) for begin, end in held]
     last_grant = max(visit.granted for visit in visits)
-    delays = [visit.granted - visit.asked for visit in visits if not visit.first]
+    delays = [visit.granted - visit.requested_at for visit in visits if not visit.first]
     percentiles = statistics.quantiles(delays, n=100, method="inclusive")
     return Figures(
         held=share_of_time(held, makespan, vms),

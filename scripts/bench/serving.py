@@ -99,7 +99,7 @@ class _Call:
     """Of the turn."""
     turn: Turn
     prompt: int
-    asked: float
+    sent_at: float
 
 
 class _Replica:
@@ -176,7 +176,7 @@ class _Course:
     def _answered(self, now: float, replica: _Replica, call: _Call) -> None:
         replica.end(call)
         self._policy.release(call.session)
-        self.served.seconds.append(now - call.asked)
+        self.served.seconds.append(now - call.sent_at)
         if replica.waiting:
             self._begin(now, replica, replica.waiting.popleft())
         history, following = call.prompt + call.turn.answer_tokens, call.number + 1

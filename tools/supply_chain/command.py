@@ -124,8 +124,8 @@ def audit(as_json: AsJson = False) -> None:
         console.print(f"[yellow]known vulnerabilities were not checked:[/yellow] {escape(not_checked)}", soft_wrap=True)
     judgement = judge(answered, accepted, names)
     if as_json:
-        asked = {"not_checked": not_checked, "asked": sorted(answered.asked), "unknown": answered.unknown}
-        program.print_json(asdict(judgement) | asked)
+        coverage = {"not_checked": not_checked, "asked": sorted(answered.checked_packages), "unknown": answered.unknown}
+        program.print_json(asdict(judgement) | coverage)
     else:
         _say(answered, judgement, len(locked))
     raise typer.Exit(1 if judgement else 0)
@@ -170,7 +170,7 @@ def _say(answered: Audit, judgement: Judgement, locked: int) -> None:
         print(f"{ACCEPTED.name}: {entry.id} of {entry.package} is stale: no locked version has it")
     for name, why in sorted(answered.unknown.items()):
         console.print(f"[yellow]{name} was not checked:[/yellow] {escape(why)}")
-    if answered.asked and not judgement:
+    if answered.checked_packages and not judgement:
         accepted = (
             f"{len(answered.found)} known vulnerabilities, accepted" if answered.found else "no known vulnerability"
         )

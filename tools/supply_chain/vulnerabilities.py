@@ -73,7 +73,7 @@ class Audit:
     """What the index answered."""
 
     found: list[Vulnerability] = field(default_factory=list)
-    asked: set[str] = field(default_factory=set)
+    checked_packages: set[str] = field(default_factory=set)
     """Names of packages of which all versions were answered for."""
     unknown: dict[str, str] = field(default_factory=dict)
     """Name of a package -> why the index told nothing of it."""
@@ -131,7 +131,7 @@ def judge(audit: Audit, accepted: Iterable[Accepted], locked: Iterable[str]) -> 
         entry
         for entry in entries
         if entry.package not in names
-        or (entry.package in audit.asked and not any(one.is_named(entry) for one in audit.found))
+        or (entry.package in audit.checked_packages and not any(one.is_named(entry) for one in audit.found))
     ]
     return Judgement(refused, stale)
 
@@ -155,7 +155,7 @@ def ask(versions: Iterable[tuple[str, str]]) -> Audit:
         found=sorted(
             (one for audit in audits for one in audit.found), key=lambda one: (one.package, one.version, one.id)
         ),
-        asked={name for name, _ in pins} - set(unknown),
+        checked_packages={name for name, _ in pins} - set(unknown),
         unknown=unknown,
     )
 
@@ -186,7 +186,7 @@ def _read(answer: dict[str, Any]) -> Audit:
         if "skip_reason" in dependency:
             audit.unknown[name] = dependency["skip_reason"]
             continue
-        audit.asked.add(name)
+        audit.checked_packages.add(name)
         for found in dependency["vulns"]:
             audit.found.append(
                 Vulnerability(

@@ -140,7 +140,7 @@ class DownloadCache:
     def _download(self, url: str, progress: DownloadCallback) -> Download:
         partial = self.folder / "partial" / _key(url)
         for left in reversed(range(TRIES)):
-            asked: float | None = None
+            requested_pause: float | None = None
             try:
                 _receive(url, partial, progress)
                 break
@@ -152,7 +152,7 @@ class DownloadCache:
                     if not passing(status):  # else a later download goes on from there
                         _forget(partial)
                     raise DownloadError(f"{url}: HTTP {status} {error.response.reason_phrase}") from error
-                asked = retry_after(error.response.headers)
+                requested_pause = retry_after(error.response.headers)
             except NotPublic as error:
                 if not left or not (isinstance(error, Unresolved) and error.for_now):
                     raise DownloadError(f"{url}: {error}{_how_to_trust(error)}") from error
@@ -162,9 +162,9 @@ class DownloadCache:
             except (httpx.HTTPError, httpx.InvalidURL, UnicodeError, _BrokenOff) as error:
                 if not left:
                     raise DownloadError(f"{url}: {str(error) or type(error).__name__} ({TRIES} tries)") from error
-            if asked is not None:
-                asked = min(asked, LONGEST_PAUSE)
-            time.sleep(pause(TRIES - left, first=FIRST_PAUSE, longest=LONGEST_PAUSE, asked=asked))
+            if requested_pause is not None:
+                requested_pause = min(requested_pause, LONGEST_PAUSE)
+            time.sleep(pause(TRIES - left, first=FIRST_PAUSE, longest=LONGEST_PAUSE, requested_pause=requested_pause))
         return self._keep(url, partial)
 
     def _keep(self, url: str, partial: Path) -> Download:

@@ -30,7 +30,7 @@ def test_fleets_do_every_item_under_a_lease_and_reset_after_it(redis_url: str) -
     for number, (plan, (visits, makespan)) in enumerate(zip(plans, courses, strict=True)):
         assert sorted(map(id, plan.items)) == sorted(id(visit.item) for visit in visits)
         assert sum(visit.first for visit in visits) == plan.workers
-        assert all(visit.asked <= visit.granted <= makespan for visit in visits)
+        assert all(visit.requested_at <= visit.granted <= makespan for visit in visits)
         assert makespan >= lower_bound(plan.items, plan.workers, plan.vms)
         pool = VMPool(redis.Redis.from_url(redis_url), f"fleet-{number}")
         status = pool.status()

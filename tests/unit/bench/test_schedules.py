@@ -101,10 +101,10 @@ def test_share_of_time_cuts_spans_at_the_end() -> None:
 def test_figures_of_two_workers_on_one_vm() -> None:
     item = Item(0.0, 0.95, 0.05)
     visits = [
-        Visit(item, first=True, asked=0.0, granted=0.0),
-        Visit(item, first=True, asked=0.0, granted=1.0),
-        Visit(item, first=False, asked=1.0, granted=2.0),
-        Visit(item, first=False, asked=2.0, granted=3.5),
+        Visit(item, first=True, requested_at=0.0, granted=0.0),
+        Visit(item, first=True, requested_at=0.0, granted=1.0),
+        Visit(item, first=False, requested_at=1.0, granted=2.0),
+        Visit(item, first=False, requested_at=2.0, granted=3.5),
     ]
     own = figures(visits, makespan=4.5, items=[item] * 4, workers=2, vms=1)
 

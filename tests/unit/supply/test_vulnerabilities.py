@@ -123,7 +123,7 @@ def test_each_version_is_asked_about_also_several_of_one_package(tmp_path: Path,
         Vulnerability("reader", "1.0", "PYSEC-2026-1", ("CVE-2026-1",), ("1.1", "2.0"), "It can be made to hang."),
         Vulnerability("reader", "3.0", "PYSEC-2026-3", (), (), "It can be made to hang."),
     ]
-    assert audit.asked == {"a", "reader", "writer"}
+    assert audit.checked_packages == {"a", "reader", "writer"}
     assert list(audit.unknown) == ["ours"]
 
 
