@@ -52,9 +52,9 @@ class AsyncVMPool:
 
     async def renew(self, grants: Sequence[tuple[str, int]]) -> list[float | None]:
         """Moves deadlines; see `VMPool.renew`."""
-        asked = time.monotonic()
+        requested_at = time.monotonic()
         now, *deadlines = await self._run("renew", *[word for grant in grants for word in grant])
-        return [asked + (deadline - now) / 1_000_000 if deadline else None for deadline in deadlines]
+        return [requested_at + (deadline - now) / 1_000_000 if deadline else None for deadline in deadlines]
 
     async def release(self, vm_id: str, fence: int) -> bool:
         """Ends a lease; see `VMPool.release`."""

@@ -102,10 +102,10 @@ class VMPool:
         Raises:
             PoolUnreachable: Redis did not answer.
         """
-        asked = time.monotonic()
+        requested_at = time.monotonic()
         words = [word for lease in leases for word in lease]
         now, *deadlines = self._run("renew", *words, seconds=seconds)
-        return [asked + (deadline - now) / 1_000_000 if deadline else None for deadline in deadlines]
+        return [requested_at + (deadline - now) / 1_000_000 if deadline else None for deadline in deadlines]
 
     def release(self, vm_id: str, fence: int) -> bool:
         """Ends a lease; needs its fence, and may be repeated.

@@ -193,7 +193,7 @@ class _Acquisition:
             raise
 
     def _ask_and_wait(self) -> Generator[Step, Any, Grant | None]:
-        asked, again, self.again = self.clock(), self.again, True
+        requested_at, again, self.again = self.clock(), self.again, True
         try:
             reply = yield Ask(self.request.words(self.ticket, again))
         except PASSING as error:
@@ -205,11 +205,11 @@ class _Acquisition:
         was_away = self.trouble is not None
         self.trouble, self.pause = None, 0.05
         if reply[0] == 1:
-            return _granted(reply, asked, self.started, self.clock())
+            return _granted(reply, requested_at, self.started, self.clock())
         _, self.ticket, server_then, self.vms = reply
         if self.vms or was_away:  # hosts register again with a Redis that lost its data
-            self.last_vm_seen, self.said_empty = asked, False
-        refresh_at = asked + self.request.refresh
+            self.last_vm_seen, self.said_empty = requested_at, False
+        refresh_at = requested_at + self.request.refresh
         while (now := self.clock()) < refresh_at:
             self._may_go_on()
             longest = SLICE_SECONDS if self.request.should_stop is not None else self.request.refresh
@@ -219,7 +219,7 @@ class _Acquisition:
             except PASSING:
                 return None
             if message is not None:
-                return self._handed_over(message, asked, server_then)
+                return self._handed_over(message, requested_at, server_then)
         return None
 
     def _may_go_on(self) -> None:
@@ -240,10 +240,10 @@ class _Acquisition:
             trouble = f"; {self.trouble}" if self.trouble else ""
             raise timeout(f"{request.holder} got no VM of pool {self.pool!r} within {request.timeout:g} s{trouble}")
 
-    def _handed_over(self, message: str, asked: float, server_then: int) -> Grant | None:
+    def _handed_over(self, message: str, requested_at: float, server_then: int) -> Grant | None:
         """Returns the grant; None when half of its time has passed unused: asking again then restarts its time."""
         fence, deadline, vm_id, endpoint = message.split(" ", 3)
-        now, local = self.clock(), asked + (int(deadline) - server_then) / 1_000_000
+        now, local = self.clock(), requested_at + (int(deadline) - server_then) / 1_000_000
         if local - now < min(self.request.ttl, self.request.max_age) / 2:
             return None
         return Grant(vm_id, int(fence), local, endpoint, now - self.started)
@@ -256,6 +256,6 @@ class _Acquisition:
         return reply
 
 
-def _granted(reply: list[Any], asked: float, started: float, now: float) -> Grant:
+def _granted(reply: list[Any], requested_at: float, started: float, now: float) -> Grant:
     _, vm_id, fence, deadline, server_then, endpoint = reply
-    return Grant(vm_id, int(fence), asked + (deadline - server_then) / 1_000_000, endpoint, now - started)
+    return Grant(vm_id, int(fence), requested_at + (deadline - server_then) / 1_000_000, endpoint, now - started)

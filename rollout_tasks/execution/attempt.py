@@ -80,14 +80,14 @@ class Attempt:
         self._prepare(environment_class, pulse)
         if not needs_vm:
             return self._episode(verdict, environment_class, None, pulse)
-        asked = time.monotonic()
+        requested_at = time.monotonic()
         lease: LeaseRecord | None = None
         try:
             with boundary(FailureClass.ENV_SETUP, f"{environment_class.__name__}.snapshot"):
                 snapshot = environment_class.snapshot(self.item)
             with leased_vm(self.config, self.rollout_id, self.worker, pulse, snapshot=snapshot) as vm:
                 granted = time.monotonic()
-                lease = LeaseRecord(vm.vm_id, vm.fence, granted - asked, time.time(), 0.0)
+                lease = LeaseRecord(vm.vm_id, vm.fence, granted - requested_at, time.time(), 0.0)
                 verdict = self._episode(replace(verdict, lease=lease), environment_class, vm, pulse)
         except RolloutFailure as failure:
             if lease is None:

@@ -70,8 +70,8 @@ class FinalizerClaim:
         client.close()
 
     def _beat(self, store: RunStore) -> None:
-        asked = time.monotonic()
+        beat_at = time.monotonic()
         if store.beat_finalize(self._run_id, self._token) == "finalizing":
-            self._last_beat = asked
+            self._last_beat = beat_at
         else:
             self._superseded = True

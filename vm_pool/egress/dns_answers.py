@@ -75,11 +75,11 @@ def answer(query: bytes, find: Callable[[str], str | None]) -> bytes | None:
     if not _is_plain_question(query):
         return None
     try:
-        asked = dns.message.from_wire(query)
-        if asked.flags & dns.flags.QR or len(asked.question) != 1:
+        parsed_query = dns.message.from_wire(query)
+        if parsed_query.flags & dns.flags.QR or len(parsed_query.question) != 1:
             return None
-        reply = dns.message.make_response(asked, recursion_available=True)
-        question = asked.question[0]
+        reply = dns.message.make_response(parsed_query, recursion_available=True)
+        question = parsed_query.question[0]
         name = question.name.to_text(omit_final_dot=True).lower()
         found = None if "\\" in name else find(name)  # host names never need a backslash
         if found is None:

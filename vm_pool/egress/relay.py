@@ -209,18 +209,18 @@ class Outlet:
             target.shutdown(socket.SHUT_WR)
 
     async def _answer_names(self, listener: socket.socket) -> None:
-        asked = 0
+        pending_lookups = 0
         while True:
             try:
                 query, sender = await self._loop.sock_recvfrom(listener, LONGEST_QUESTION + 1)
             except OSError:
                 await asyncio.sleep(0.1)
                 continue
-            if asked >= CONNECTIONS:
+            if pending_lookups >= CONNECTIONS:
                 continue  # the guest will ask again
 
             async def look_up(query: bytes = query, sender: Any = sender) -> None:
-                nonlocal asked
+                nonlocal pending_lookups
                 try:
                     reply = await self._loop.run_in_executor(self._lookups, answer, query, self._find)
                     if reply is not None:
@@ -228,9 +228,9 @@ class Outlet:
                 except OSError as error:
                     log.debug("a guest's question could not be answered: %s", error)
                 finally:
-                    asked -= 1
+                    pending_lookups -= 1
 
-            asked += 1
+            pending_lookups += 1
             await self._tasks.begin(look_up())
 
     def _find(self, name: str) -> str | None:
