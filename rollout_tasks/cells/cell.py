@@ -63,7 +63,7 @@ class CallFailed(Exception):
 class Handlers:
     """What a worker does for a cell during a call."""
 
-    asked: Mapping[str, Callable[..., Handled]]
+    request_handlers: Mapping[str, Callable[..., Handled]]
     """Handler by request name; called with untrusted JSON values by name. Any error it raises is the answer."""
     told: Mapping[str, Callable[[bytes], object]]
     """Handler by message name; called with each piece of the content."""
@@ -236,7 +236,7 @@ class Cell:
                     take(piece)
 
     def _handle(self, message: Mapping[str, Any], handlers: Handlers) -> None:
-        handler = handlers.asked.get(str(message["ask"]))
+        handler = handlers.request_handlers.get(str(message["ask"]))
         arguments = message.get("arguments")
         content: Content | None = None
         try:

@@ -153,9 +153,9 @@ def build(
         raise UserError(f"{empty[0]}: its value is empty")
     release = Release(suite, mirror.strip(), keyring)
     added = {"--package": package, "--font": font, "--run": run, "--suite, --mirror or --keyring": release != Release()}
-    asked = [option for option, value in added.items() if value]
-    if asked and not name:
-        raise UserError(f"{asked[0]}: --name is missing: what is your own image called?")
+    added_options = [option for option, value in added.items() if value]
+    if added_options and not name:
+        raise UserError(f"{added_options[0]}: --name is missing: what is your own image called?")
     if check is not None:
         check_tasks(check, profile, provider, provider_option or [], as_page=as_page, as_json=as_json)
         return

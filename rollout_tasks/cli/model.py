@@ -197,8 +197,8 @@ def reload(
     """
     client: redis.Redis = checked_client(redis_url)
     replicas, reloads = _open(pool, client), Reloads(client, pool)
-    asked = model_reload.ask(replicas, reloads, checkpoint, weight_version, in_flight=in_flight)
-    asked.follow(timeout, as_json=as_json)
+    requested_reload = model_reload.ask(replicas, reloads, checkpoint, weight_version, in_flight=in_flight)
+    requested_reload.follow(timeout, as_json=as_json)
 
 
 def _log_to_stderr() -> None:

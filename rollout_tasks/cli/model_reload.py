@@ -20,7 +20,9 @@ _ABSENT_SECONDS = 180.0
 """How long a replica that left the pool may take to come back; a server that is started again takes minutes."""
 
 
-def ask(replicas: Replicas, reloads: Reloads, checkpoint: str, version: str | None, *, in_flight: bool) -> Asked:
+def ask(
+    replicas: Replicas, reloads: Reloads, checkpoint: str, version: str | None, *, in_flight: bool
+) -> RequestedReload:
     """Asks for a checkpoint's weights.
 
     Raises:
@@ -49,10 +51,10 @@ def ask(replicas: Replicas, reloads: Reloads, checkpoint: str, version: str | No
         )
     except ValueError as error:
         raise UserError(str(error)) from error
-    return Asked(replicas, reloads, reload, served)
+    return RequestedReload(replicas, reloads, reload, served)
 
 
-class Asked:
+class RequestedReload:
     """A change of weights that was asked for, and the replicas that are to get them."""
 
     def __init__(self, replicas: Replicas, reloads: Reloads, reload: Reload, served: Sequence[str]) -> None:

@@ -17,21 +17,21 @@ class Concurrency:
     """Empty if it is the number requested."""
 
 
-def concurrency(asked: int, rollouts: int, free_bytes: int) -> Concurrency:
+def concurrency(requested_number: int, rollouts: int, free_bytes: int) -> Concurrency:
     """Returns the number of processes that roll out.
 
     Args:
-        asked: ``--num-rollouts``.
+        requested_number: ``--num-rollouts``.
         rollouts: How many rollouts the run still has to do.
         free_bytes: Memory that programs can use without swapping.
     """
     room = max(1, free_bytes // CHILD_BYTES)
-    number = min(asked, max(1, rollouts), room)
-    if number == asked:
-        return Concurrency(asked)
+    number = min(requested_number, max(1, rollouts), room)
+    if number == requested_number:
+        return Concurrency(requested_number)
     if number == room:
         reason = f"{free_bytes >> 20} MB of memory are free, and each may need {CHILD_BYTES >> 20}"
     else:
         reason = "the run has no more"
     many = "rollout" if number == 1 else "rollouts"
-    return Concurrency(number, f"{number} {many} at a time instead of {asked}: {reason}")
+    return Concurrency(number, f"{number} {many} at a time instead of {requested_number}: {reason}")

@@ -250,7 +250,9 @@ class Execution:
             environment = registry.environment(registry.environment_name(item, self.config))
             if not registry.agent(self.config.agent or environment.default_agent).needs_model:
                 return False
-            asked = dict.fromkeys((endpoint_of(model), model.api, key) for model, key in models_with_keys(self.config))
+            endpoints = dict.fromkeys(
+                (endpoint_of(model), model.api, key) for model, key in models_with_keys(self.config)
+            )
         except UserError:  # the attempt reports it
             return False
 
@@ -274,7 +276,7 @@ class Execution:
                 api=api,
                 key=key,
             )
-            for endpoint, api, key in asked
+            for endpoint, api, key in endpoints
         ]
         return any(waited)
 

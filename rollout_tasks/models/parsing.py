@@ -51,10 +51,10 @@ def parse_reply(body: str, usage_so_far: Usage) -> Reply:
     said = _content(message.get("content"))
     refuses = bool(message.get("refusal")) and not said.text.strip()
     text = storable(_content(message["refusal"]).text if refuses else said.text)
-    asked = _list(message.get("tool_calls"))
-    if len(asked) > MOST_TOOL_CALLS:
-        raise NotAReplyError(f"with {len(asked)} tool calls, more than the {MOST_TOOL_CALLS} that are taken")
-    calls = tuple(_tool_call(call) for call in asked)
+    listed_calls = _list(message.get("tool_calls"))
+    if len(listed_calls) > MOST_TOOL_CALLS:
+        raise NotAReplyError(f"with {len(listed_calls)} tool calls, more than the {MOST_TOOL_CALLS} that are taken")
+    calls = tuple(_tool_call(call) for call in listed_calls)
     return Reply(
         message=_for_history(text, calls),
         text=text,
@@ -134,12 +134,12 @@ def _for_history(text: str, calls: tuple[RawToolCall, ...]) -> Message:
     """
     if not calls:
         return {"role": "assistant", "content": text}
-    return {"role": "assistant", "content": text or None, "tool_calls": [*map(_asked, calls)]}
+    return {"role": "assistant", "content": text or None, "tool_calls": [*map(_call_for_history, calls)]}
 
 
-def _asked(call: RawToolCall) -> dict[str, Any]:
-    asked = {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-    return {**asked, "extra_content": dict(call.extra_content)} if call.extra_content else asked
+def _call_for_history(call: RawToolCall) -> dict[str, Any]:
+    call_fields = {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+    return {**call_fields, "extra_content": dict(call.extra_content)} if call.extra_content else call_fields
 
 
 def _usage(counts: Any) -> Usage:

@@ -26,11 +26,11 @@ def with_role_profiles(config: RunConfig) -> RunConfig:
     Raises:
         UserError: The agent asks no such model, lacks one, or a profile is wrong.
     """
-    asked = _asked_roles(config)
-    roles = tuple(role for role in config.model_roles if role.role in asked or not isinstance(role.profile, dict))
+    agent_roles = _asked_roles(config)
+    roles = tuple(role for role in config.model_roles if role.role in agent_roles or not isinstance(role.profile, dict))
     if roles != config.model_roles:
         config = config.model_copy(update={"model_roles": roles})
-    _check_roles(config, asked)
+    _check_roles(config, agent_roles)
     if not roles:
         return config
     filled = tuple(_with_profile(role, config.model) for role in roles)
@@ -43,26 +43,30 @@ def _asked_roles(config: RunConfig) -> frozenset[str]:
     Raises:
         UserError: They do not, or there is no such agent.
     """
-    asked: frozenset[str] = frozenset()
+    no_roles: frozenset[str] = frozenset()
     if config.agent is None or is_file_name(config.agent):
-        return asked
+        return no_roles
     try:
         agent = registry.agent(config.agent)
     except UserError as error:
         raise UserError(f"--agent: {error}") from error
     if (check := getattr(agent, "check_config", None)) is not None:
         check(config)
-    return frozenset(getattr(agent, "roles", asked))
+    return frozenset(getattr(agent, "roles", no_roles))
 
 
-def _check_roles(config: RunConfig, asked: frozenset[str]) -> None:
+def _check_roles(config: RunConfig, agent_roles: frozenset[str]) -> None:
     """Checks that the further models are those that the agent asks."""
     given = {role.role for role in config.model_roles}
-    if unknown := sorted(given - asked):
-        has = f"asks, besides --model: {', '.join(sorted(asked))}" if asked else "asks no other model than --model"
+    if unknown := sorted(given - agent_roles):
+        has = (
+            f"asks, besides --model: {', '.join(sorted(agent_roles))}"
+            if agent_roles
+            else "asks no other model than --model"
+        )
         own = f"--agent {config.agent}" if config.agent is not None else "the environment's own agent"
         raise UserError(f"--model-role {unknown[0]}: {own} {has}")
-    if missing := sorted(asked - given):
+    if missing := sorted(agent_roles - given):
         raise UserError(
             f"--agent {config.agent}: name its {missing[0]}, as in"
             f" --model-role {missing[0]}=MODEL,base-url=http://127.0.0.1:8000/v1,profile=uitars-1.5"

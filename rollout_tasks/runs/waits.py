@@ -81,8 +81,8 @@ def out_of_reach(store: RunStore, progress: Progress) -> str:
         return ""
     with suppress(KeyError, UnreadableRun):
         models = store.config(progress.run_id)[0].models
-        asked = [model for model in models if model.base_url or model.pool]  # none in a run that asks no model
-        outages = (outage_of(store.client, endpoint_of(model)) for model in asked)
+        called_models = [model for model in models if model.base_url or model.pool]  # none in a run that asks no model
+        outages = (outage_of(store.client, endpoint_of(model)) for model in called_models)
         return str(next(filter(None, outages), ""))
     return ""
 

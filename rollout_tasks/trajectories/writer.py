@@ -147,8 +147,15 @@ class TrajectoryWriter:
             outcome["observation"] = self._observation(result.observation)
         if result.ends_episode is not None:
             outcome["ends_episode"] = result.ends_episode
-        asked = {"id": call.id, "name": call.name, "arguments": dict(call.arguments)}
-        line = {"kind": "step", "step": self._steps, "turn": turn, "call": asked, "result": outcome, "seconds": seconds}
+        call_fields = {"id": call.id, "name": call.name, "arguments": dict(call.arguments)}
+        line = {
+            "kind": "step",
+            "step": self._steps,
+            "turn": turn,
+            "call": call_fields,
+            "result": outcome,
+            "seconds": seconds,
+        }
         self._append(line)
 
     def finish(self) -> None:

@@ -214,11 +214,11 @@ class ServedQueues(bootsteps.StartStopStep):  # type: ignore[misc]
         # Here, because Flower imports this module, too, and serves no queue.
         from rollout_tasks.registry import served_queues, unknown_queues
 
-        asked, excluded = command.params.get("queues") or (), command.params.get("exclude_queues") or ()
-        for option, queues in (("--queues", asked), ("--exclude-queues", excluded)):
+        selected, excluded = command.params.get("queues") or (), command.params.get("exclude_queues") or ()
+        for option, queues in (("--queues", selected), ("--exclude-queues", excluded)):
             for queue, hint in unknown_queues(queues).items():
                 logger.warning("%s: no environment sends its rollouts to %s; %s", option, queue, hint)
-        if not asked:
+        if not selected:
             worker.app.amqp.queues.select([*served_queues(), FINALIZE_QUEUE])
             worker.app.amqp.queues.deselect(excluded)
 

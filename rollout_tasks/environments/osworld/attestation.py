@@ -36,7 +36,7 @@ def check_server(vm: VMAccess) -> bool:
     if ATTEST not in vm.endpoint.ports:
         return False
     try:
-        altered = _asked(vm.endpoint)
+        altered = _alterations(vm.endpoint)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise VMLost(f"the host of {vm.vm_id} does not say whether its server is the one it was: {error}") from error
     if altered:
@@ -56,7 +56,7 @@ def forgeable(task: Mapping[str, Any]) -> bool:
     )
 
 
-def _asked(endpoint: Endpoint) -> list[str]:
+def _alterations(endpoint: Endpoint) -> list[str]:
     deadline = time.monotonic() + ANSWER_SECONDS
     answer = b""
     with connect(endpoint, ATTEST) as connection:

@@ -106,9 +106,9 @@ def serve(connection: socket.socket) -> None:
     def send(method: str, url: str, options: dict[str, Any]) -> requests.Response:
         if method != "GET":
             raise requests.RequestException(f"{url}: nothing is sent to the internet, only asked for")
-        asked = {name: options[name] for name in ("headers", "params") if options.get(name) is not None}
+        request_options = {name: options[name] for name in ("headers", "params") if options.get(name) is not None}
         try:
-            said, body = session.service.ask_for_bytes("fetch", {"url": url, **asked})
+            said, body = session.service.ask_for_bytes("fetch", {"url": url, **request_options})
         except RequestFailed as error:
             raise requests.ConnectionError(f"{url}: {error}") from error
         return public_http.answer_of(int(said["status"]), str(said["url"]), said["headers"], body)

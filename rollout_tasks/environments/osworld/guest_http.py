@@ -42,8 +42,8 @@ class GuestSession:
             UnusableAnswer: The answer is too large, or compressed.
             requests.RequestException: No answer came.
         """
-        asked = {name: value for name, value in options.items() if name in _OF_REQUESTS}
-        prepared = self._session.prepare_request(requests.Request(method, url, **asked))
+        request_options = {name: value for name, value in options.items() if name in _OF_REQUESTS}
+        prepared = self._session.prepare_request(requests.Request(method, url, **request_options))
         prepared.headers["Accept-Encoding"] = "identity"
         # Not `Session.send`: it reads redirects entirely, and decompresses them.
         response = self._session.get_adapter(url).send(prepared, stream=True, timeout=timeout)

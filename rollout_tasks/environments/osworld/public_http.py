@@ -32,9 +32,9 @@ def request(
     if _elsewhere is not None:
         return _elsewhere(method, url, options)
     connect, silence = timeout
-    asked = {name: options[name] for name in ("params", "json") if options.get(name) is not None}
+    request_options = {name: options[name] for name in ("params", "json") if options.get(name) is not None}
     if (data := options.get("data")) is not None:
-        asked["data" if isinstance(data, dict) else "content"] = data
+        request_options["data" if isinstance(data, dict) else "content"] = data
     try:
         with opened(
             method,
@@ -43,7 +43,7 @@ def request(
             timeout=httpx.Timeout(silence, connect=connect),
             trusted=settings().trusted_hosts,
             hosts=hosts,
-            **asked,
+            **request_options,
         ) as response:
             return _whole(response)
     except httpx.TimeoutException as error:

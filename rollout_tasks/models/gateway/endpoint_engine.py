@@ -81,11 +81,11 @@ class EndpointEngine:
         self._connections: dict[str, _Connected] = {}
         """By base URL."""
 
-    def prepared(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def prepared(self, client_request: Mapping[str, Any]) -> dict[str, Any]:
         """See `Engine`."""
         fixed = {name: value for name in SAMPLING_FIELDS if (value := getattr(self._config, name)) is not None}
         replaced = {_ONE_LIMIT[name] for name in fixed if name in _ONE_LIMIT}
-        kept = {name: value for name, value in asked.items() if name not in replaced}
+        kept = {name: value for name, value in client_request.items() if name not in replaced}
         return {**kept, **self._config.extra_body, **fixed, "model": self.model}
 
     async def answer(self, call: EngineCall, on_piece: OnPiece | None) -> EngineReply:

@@ -82,7 +82,7 @@ class Engine(Protocol):
     model: str
     """The name of the model it serves."""
 
-    def prepared(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def prepared(self, client_request: Mapping[str, Any]) -> dict[str, Any]:
         """Returns a client's Chat Completions request as this engine will send it: its own model, its fixed fields."""
 
     async def answer(self, call: EngineCall, on_piece: OnPiece | None) -> EngineReply:
@@ -123,9 +123,9 @@ class FunctionEngine:
         self._threads: ThreadPoolExecutor | None = None
         """Of its own: a function that hangs would keep the gateway's waiting."""
 
-    def prepared(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def prepared(self, client_request: Mapping[str, Any]) -> dict[str, Any]:
         """See `Engine`."""
-        return {**asked, "model": self.model}
+        return {**client_request, "model": self.model}
 
     async def answer(self, call: EngineCall, on_piece: OnPiece | None) -> EngineReply:
         """See `Engine`; the reply comes whole."""

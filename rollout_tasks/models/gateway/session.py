@@ -64,12 +64,14 @@ class Session:
         """Requests whose bodies are being read."""
         self._in_flight: set[asyncio.Task[Any]] = set()
 
-    async def call(self, dialect: str, asked: Mapping[str, Any], on_piece: OnPiece | None) -> tuple[str, EngineReply]:
+    async def call(
+        self, dialect: str, client_request: Mapping[str, Any], on_piece: OnPiece | None
+    ) -> tuple[str, EngineReply]:
         """Has the engine answer a request, and records what came of it.
 
         Args:
             dialect: The API that the client spoke.
-            asked: The request in Chat Completions' form.
+            client_request: The request in Chat Completions' form.
             on_piece: See `Engine.answer`.
 
         Returns:
@@ -80,7 +82,7 @@ class Session:
             EngineError: The engine gave up; the session has failed by that if it `ends_at_failure`.
         """
         self._admit()
-        request = self.engine.prepared(asked)
+        request = self.engine.prepared(client_request)
         self._numbers += 1
         call = ServedCall(
             id=secrets.token_hex(12),
@@ -88,7 +90,7 @@ class Session:
             began=time.time(),
             ended=0.0,
             dialect=dialect,
-            asked_model=str(asked.get("model") or "")[:200],
+            asked_model=str(client_request.get("model") or "")[:200],
             outcome="cut",
             messages=request["messages"],
             tools=request.get("tools") or (),

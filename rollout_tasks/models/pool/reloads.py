@@ -92,7 +92,7 @@ class Reloads:
         self.pool = pool
         self._client = client
         key = pool_key(pool)
-        self._asked, self._told, self._turn, self._checksums = (
+        self._reload_key, self._told, self._turn, self._checksums = (
             f"{key}:{name}" for name in ("reload", "reloaded", "reloading", "checksums")
         )
 
@@ -111,20 +111,20 @@ class Reloads:
         checked_text(weight_version, "--weight-version")
         while True:
             with self._client.pipeline() as pipeline:
-                pipeline.watch(self._asked)  # type: ignore[no-untyped-call]  # of two at once, the later one has the later time
+                pipeline.watch(self._reload_key)  # type: ignore[no-untyped-call]  # of two at once, the later one has the later time
                 before = self.wanted()
-                asked = max(server_time(self._client), before.asked + _LATER if before else 0.0)
-                reload = Reload(secrets.token_hex(8), checkpoint, weight_version, in_flight, asked)
+                requested_at = max(server_time(self._client), before.asked + _LATER if before else 0.0)
+                reload = Reload(secrets.token_hex(8), checkpoint, weight_version, in_flight, requested_at)
                 pipeline.multi()
                 pipeline.delete(self._told, self._checksums)  # of those before
-                pipeline.set(self._asked, json.dumps(asdict(reload)))
+                pipeline.set(self._reload_key, json.dumps(asdict(reload)))
                 with suppress(redis.WatchError):
                     pipeline.execute()
                     return reload
 
     def wanted(self) -> Reload | None:
         """Returns the last one that was asked for; None if there is none."""
-        document: Any = self._client.get(self._asked)
+        document: Any = self._client.get(self._reload_key)
         if document is None:
             return None
         try:

@@ -44,9 +44,9 @@ class Sessions:
         named = _from_header(header) if header else None
         if is_judge_request(messages):
             return SessionId("judge", named.item_id if named else None)
-        return named or SessionId("rollout", self._asked(messages))
+        return named or SessionId("rollout", self._item_id(messages))
 
-    def _asked(self, messages: Sequence[Mapping[str, Any]]) -> str | None:
+    def _item_id(self, messages: Sequence[Mapping[str, Any]]) -> str | None:
         text = next((text_of(message) for message in messages if message.get("role") == "user"), "")
         exact = self._by_question.get(text.strip())
         if exact is not None:

@@ -34,15 +34,15 @@ def gpus() -> list[GPU]:
     if program is None:
         return []
     try:
-        asked = subprocess.run(  # noqa: S603
+        completed_process = subprocess.run(  # noqa: S603
             [program, *_QUERY], capture_output=True, text=True, errors="replace", timeout=_ASK_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
         raise UserError(f"nvidia-smi does not say within {_ASK_SECONDS:g} s which GPUs there are") from None
-    if asked.returncode:
-        said = " ".join((asked.stderr or asked.stdout).split())[:300]
+    if completed_process.returncode:
+        said = " ".join((completed_process.stderr or completed_process.stdout).split())[:300]
         raise UserError(f"nvidia-smi does not say which GPUs there are: {said}")
-    return _visible(read_gpus(asked.stdout), os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return _visible(read_gpus(completed_process.stdout), os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
 def read_gpus(listed: str) -> list[GPU]:

@@ -106,14 +106,16 @@ class ServedReplicas:
         Raises:
             UserError: A server could not be started, ended, or did not get ready, before any of them had answered.
         """
-        asked = self._asked_before(stop)
+        last_reload_time = self._asked_before(stop)
         folder = TemporaryFolder("rollouts-model-")
         cleanup = CleanupProcess(folder.lock)
         cleanup.remove_afterwards(folder.path)
         try:
             with ThreadPoolExecutor(len(self._servers), "server") as threads:
                 keepers = [
-                    threads.submit(self._keep, server, ServerState(self._weights, asked), folder.path, cleanup)
+                    threads.submit(
+                        self._keep, server, ServerState(self._weights, last_reload_time), folder.path, cleanup
+                    )
                     for server in self._servers
                 ]
                 try:

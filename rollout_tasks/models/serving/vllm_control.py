@@ -45,8 +45,8 @@ class VllmControl:
 
     def load(self, checkpoint: str) -> None:
         """Has it read another checkpoint's weights."""
-        asked = {"method": "reload_weights", "kwargs": {"weights_path": checkpoint}}
-        self._post("/collective_rpc", asked, _LOAD_SECONDS)
+        body = {"method": "reload_weights", "kwargs": {"weights_path": checkpoint}}
+        self._post("/collective_rpc", body, _LOAD_SECONDS)
 
     def forget(self, *, in_flight: bool) -> None:
         """Has it forget what it computed with the weights before: of prompts, also of those under way, and of pictures.

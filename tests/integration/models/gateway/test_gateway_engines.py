@@ -98,7 +98,7 @@ def test_a_call_that_cannot_be_recorded_is_not_answered(agent: Open) -> None:
 
 def test_a_defect_fails_the_session_and_not_the_gateway(agent: Open) -> None:
     class Broken(FunctionEngine):
-        def prepared(self, asked: Any) -> dict[str, Any]:  # noqa: ARG002
+        def prepared(self, client_request: Any) -> dict[str, Any]:  # noqa: ARG002
             raise KeyError("a defect")
 
     one = agent(own=Broken("m", _answer))
