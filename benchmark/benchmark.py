@@ -60,7 +60,7 @@ class Benchmark:
         self.selection = {
             "answer_pattern": answer_pattern,
             "skip_invalid": skip_invalid,
-            "fields": tuple(f"{name}={own}" for name, own in (fields or {}).items()),
+            "fields": tuple(f"{name}={data_field}" for name, data_field in (fields or {}).items()),
             "split": split,
             "ids": tuple(ids),
             "domains": tuple(domains),

@@ -25,7 +25,7 @@ class Grading:
     def __init__(self, judge: Judge | None = None) -> None:
         """Takes the judge; default: the one the environment names, created when the first answer is submitted."""
         self._judge = judge
-        self._own: Judge | None = None
+        self._created_judge: Judge | None = None
         self._threads: ThreadPoolExecutor | None = None
         self._counting = threading.Lock()
         self._failed_in_a_row = 0
@@ -39,8 +39,8 @@ class Grading:
     ) -> None:
         if self._threads is not None:
             self._threads.shutdown(cancel_futures=kind is not None)
-        if self._own is not None:
-            self._own.close()
+        if self._created_judge is not None:
+            self._created_judge.close()
 
     def submit(self, prediction: str, answer: str, item: Item) -> Future[Score | JudgeFailure]:
         """Has an answer graded as soon as a thread is free.
@@ -49,7 +49,7 @@ class Grading:
             BenchmarkError: No judge was given, and the environment does not name one.
         """
         if self._judge is None:
-            self._judge = self._own = Judge.from_environment()
+            self._judge = self._created_judge = Judge.from_environment()
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self._judge.config.concurrency, thread_name_prefix="judge")
         return self._threads.submit(self._grade, self._judge, prediction, answer, item)

@@ -180,11 +180,11 @@ def _renamed(entry: Entry, names: Mapping[str, str]) -> Entry:
     if entry.problem or not names:
         return entry
     values = dict(entry.fields)
-    for name, own in names.items():
-        if own not in entry.fields:
-            raise BenchmarkError(f"{entry.where}: has no field {_shown(own)}, which --field names as its {name}")
-        values.pop(own, None)
-    values |= {name: entry.fields[own] for name, own in names.items()}
+    for name, data_field in names.items():
+        if data_field not in entry.fields:
+            raise BenchmarkError(f"{entry.where}: has no field {_shown(data_field)}, which --field names as its {name}")
+        values.pop(data_field, None)
+    values |= {name: entry.fields[data_field] for name, data_field in names.items()}
     return replace(entry, fields=values, question_field=names.get("question", entry.question_field))
 
 

@@ -261,5 +261,12 @@ def _refuse_half_characters(value: object) -> None:
 def _kind(value: object) -> str:
     if value is None:
         return "null"
-    kinds = {bool: "true or false", int: "a number", float: "a number", str: "text", list: "a list", dict: "an object"}
-    return kinds[type(value)]
+    descriptions = {
+        bool: "true or false",
+        int: "a number",
+        float: "a number",
+        str: "text",
+        list: "a list",
+        dict: "an object",
+    }
+    return descriptions[type(value)]

@@ -41,25 +41,25 @@ def scan_report(path: Path, each_row: Callable[[Any], None] | None = None) -> di
         BenchmarkError: As for `read_report`.
     """
     sections: dict[str, Any] = {}
-    kinds: dict[str, type] = {}
+    section_types: dict[str, type] = {}
     try:
         with path.open(encoding="utf-8", newline="") as file:
             document = _Document(file)
             for name in document.names():
                 if name == _ROWS and document.next_character() == "[":
-                    kinds[name] = list
+                    section_types[name] = list
                     for row in document.elements():
                         if each_row is not None:
                             each_row(row)
                 else:
                     sections[name] = document.value()
-                    kinds[name] = type(sections[name])
+                    section_types[name] = type(sections[name])
     except OSError as error:
         raise BenchmarkError(f"{path}: cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise BenchmarkError(f"{path}: is not a JSON report: {error}") from error
     for section, kind in _SECTIONS.items():
-        if kinds.get(section) is not kind:
+        if section_types.get(section) is not kind:
             raise BenchmarkError(f"{path}: is not an evaluation report: {section} is missing or of the wrong kind")
     return sections
 

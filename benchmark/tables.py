@@ -157,9 +157,13 @@ def _chosen(folder: Path, splits: list[str], split: str | None) -> str:
 def _check_only_split(folder: Path, split: str) -> None:
     """Raises unless a folder saved from one split is of this one."""
     said = _description(folder / _STATE)
-    own = said.get("_split") if isinstance(said, dict) else None
-    if own != split:
-        what = f"is the split {own!r}, not {split!r}" if isinstance(own, str) else "has no splits to choose from"
+    stored_split = said.get("_split") if isinstance(said, dict) else None
+    if stored_split != split:
+        what = (
+            f"is the split {stored_split!r}, not {split!r}"
+            if isinstance(stored_split, str)
+            else "has no splits to choose from"
+        )
         raise BenchmarkError(f"{folder}: {what} (--split)")
 
 

@@ -169,8 +169,10 @@ def measure(
         "round robin": lambda: nullcontext(RoundRobin(load.replicas)),
     }
     if router is not None:
-        for own in vllm_router.POLICIES:
-            policies[f"vllm-router {own}"] = partial(vllm_router.running, router, load.replicas, own)
+        for router_policy in vllm_router.POLICIES:
+            policies[f"vllm-router {router_policy}"] = partial(
+                vllm_router.running, router, load.replicas, router_policy
+            )
     found: dict[str, dict[str, float]] = {}
     for name, make in policies.items():
         samples = []
@@ -231,9 +233,13 @@ def _table(title: str, policies: dict[str, dict[str, float]]) -> Table:
     table.add_column("", no_wrap=True)
     for heading, _format in COLUMNS.values():
         table.add_column(heading, justify="right")
-    for name, own in policies.items():
+    for name, policy_figures in policies.items():
         table.add_row(
-            name, *[format(own[column], spec) if column in own else "" for column, (_, spec) in COLUMNS.items()]
+            name,
+            *[
+                format(policy_figures[column], spec) if column in policy_figures else ""
+                for column, (_, spec) in COLUMNS.items()
+            ],
         )
     return table
 

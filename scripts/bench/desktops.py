@@ -193,15 +193,15 @@ def show(figures: dict[str, Any]) -> None:
     table = Table("provider", "", title=f"seconds; {os.cpu_count()} cores")
     for column in ("p50", "p99", "n"):
         table.add_column(column, justify="right")
-    for provider, own in figures.items():
-        for what, seconds in own["seconds"].items():
+    for provider, provider_figures in figures.items():
+        for what, seconds in provider_figures["seconds"].items():
             table.add_row(provider, what, f"{seconds['p50']:.3f}", f"{seconds['p99']:.3f}", f"{seconds['n']:.0f}")
     console.print(table)
     table = Table("provider", "desktops", title="at a time")
     for column in ("all up (s)", "steps/s", "MB a desktop"):
         table.add_column(column, justify="right")
-    for provider, own in figures.items():
-        for number, several in own["several"].items():
+    for provider, provider_figures in figures.items():
+        for number, several in provider_figures["several"].items():
             row = (several["all_up_seconds"], several["steps_per_second"], several["mb_per_desktop"])
             table.add_row(provider, str(number), *(f"{value:.1f}" for value in row))
     console.print(table)

@@ -151,9 +151,9 @@ def main(
     columns = ["direct", "gateway", "added", *(["litellm", "added_by_litellm"] if litellm else [])]
     for heading in ("prompt", "", *(column.replace("_", " ") for column in columns)):
         table.add_column(heading, justify="left" if heading == "prompt" else "right", no_wrap=True)
-    for name, own in found.items():
+    for name, prompt_figures in found.items():
         for which in ("p50", "p99"):
-            ways = (own[f"{way}_{which}_ms"] for way in columns)
+            ways = (prompt_figures[f"{way}_{which}_ms"] for way in columns)
             table.add_row(name, which, *(f"{value:.2f}" for value in ways))
     console = Console()
     console.print(table)

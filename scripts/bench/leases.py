@@ -178,7 +178,7 @@ def run_clients(
     counts = [pairs for pairs, _waits in results]
     figures = {"pairs_per_second": sum(counts) / seconds}
     if hold:
-        waits = sorted(wait for _pairs, own in results for wait in own)
+        waits = sorted(wait for _pairs, client_waits in results for wait in client_waits)
         figures["wait_p99_ms"] = 1000 * waits[int(len(waits) * 0.99)]
         figures["jain"] = sum(counts) ** 2 / (len(counts) * sum(count * count for count in counts))
     return figures
@@ -269,7 +269,8 @@ def verdicts(samples: Samples) -> dict[str, tuple[float, bool]]:
 
     def beside(column: str, peer: str) -> float:
         return statistics.median(
-            own / other for own, other in zip(samples[OURS][column], samples[peer][column], strict=True)
+            our_sample / peer_sample
+            for our_sample, peer_sample in zip(samples[OURS][column], samples[peer][column], strict=True)
         )
 
     rates = {column: min(beside(column, peer) for peer in peers) for column in RATES}
@@ -308,9 +309,13 @@ def show(samples: Samples) -> None:
     table.add_column("", no_wrap=True)
     for heading, _format in COLUMNS.values():
         table.add_column(heading, justify="right")
-    for name, own in medians(samples).items():
+    for name, candidate_figures in medians(samples).items():
         table.add_row(
-            name, *[format(own[column], spec) if column in own else "" for column, (_, spec) in COLUMNS.items()]
+            name,
+            *[
+                format(candidate_figures[column], spec) if column in candidate_figures else ""
+                for column, (_, spec) in COLUMNS.items()
+            ],
         )
     console = Console(width=max(Console().width, 110))
     console.print(table)

@@ -178,11 +178,11 @@ def page(rows: Sequence[Row], others: Iterable[Item], listed: str, full_list: st
     lines += ["| what | how much |", "|---|---|"]
     for kind, value in total(needed).items():
         shown = ", ".join(f"{name} {count}" for name, count in value.items()) if isinstance(value, dict) else str(value)
-        lines.append(f"| {_KINDS.get(kind, kind)} | {shown} |")
+        lines.append(f"| {_NEED_LABELS.get(kind, kind)} | {shown} |")
     return "\n".join(lines) + "\n"
 
 
-_KINDS = {
+_NEED_LABELS = {
     "programs": "programs in the guest",
     "downloads": "files to download (`scripts/prefetch.py`)",
     "packages": "Python packages besides",

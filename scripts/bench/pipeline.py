@@ -198,8 +198,8 @@ def show(figures: dict[str, Sample], reached: Sample) -> None:
     console = Console(highlight=False)
     table = Table("", "figure", title=f"medians; {os.cpu_count()} cores")
     table.add_column("value", justify="right")
-    for name, own in figures.items():
-        for figure, value in own.items():
+    for name, sample in figures.items():
+        for figure, value in sample.items():
             table.add_row(name, figure.replace("_", " "), f"{value:,.2f}")
     console.print(table)
     for name, value in reached.items():

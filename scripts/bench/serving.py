@@ -179,10 +179,10 @@ class _Course:
         self.served.seconds.append(now - call.sent_at)
         if replica.waiting:
             self._begin(now, replica, replica.waiting.popleft())
-        history, following = call.prompt + call.turn.answer_tokens, call.number + 1
+        history, next_number = call.prompt + call.turn.answer_tokens, call.number + 1
         then = now + call.turn.think
-        if following < len(self._sessions[call.session]):
-            self._at(then, lambda at: self._ask(at, call.session, following, history))
+        if next_number < len(self._sessions[call.session]):
+            self._at(then, lambda at: self._ask(at, call.session, next_number, history))
         else:
             self._at(then, self._next_session)
 

@@ -183,11 +183,11 @@ def show(rows: Sequence[Row], console: Console) -> None:
     for heading in ("VMs", "N : M", "items", "episode s", "grants/s", "client cores", "Redis cores", "lag p99 ms"):
         bench.add_column(heading, justify="right")
     for row in rows:
-        own, load, cell = row.figures, row.load, row.cell
+        row_figures, load, cell = row.figures, row.load, row.cell
         name = (str(cell.vms), f"{cell.ratio:g}")
-        shares = (own.held_until_last_grant, own.busy_until_last_grant, own.busy)
-        waits = (own.delay_p50 * EPISODE_SECONDS, own.delay_p99 * EPISODE_SECONDS)
-        ratios = (own.over_list_schedule, own.over_fleet_schedule, own.over_lower_bound)
+        shares = (row_figures.held_until_last_grant, row_figures.busy_until_last_grant, row_figures.busy)
+        waits = (row_figures.delay_p50 * EPISODE_SECONDS, row_figures.delay_p99 * EPISODE_SECONDS)
+        ratios = (row_figures.over_list_schedule, row_figures.over_fleet_schedule, row_figures.over_lower_bound)
         fleets.add_row(
             *name,
             *(f"{100 * share:.1f}" for share in shares),
@@ -221,11 +221,14 @@ def as_markdown(rows: Sequence[Row]) -> str:
         "|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for row in rows:
-        own = row.figures
+        row_figures = row.figures
         words = (
             *(f"{row.cell.vms:,}", f"{row.cell.ratio:g}"),
-            *(f"{100 * share:.1f} %" for share in (own.held_until_last_grant, own.busy_until_last_grant)),
-            *(_wait(own.delay_p50), _wait(own.delay_p99), f"{own.over_list_schedule:.2f}"),
+            *(
+                f"{100 * share:.1f} %"
+                for share in (row_figures.held_until_last_grant, row_figures.busy_until_last_grant)
+            ),
+            *(_wait(row_figures.delay_p50), _wait(row_figures.delay_p99), f"{row_figures.over_list_schedule:.2f}"),
         )
         lines.append(f"| {' | '.join(words)} |")
     return "\n".join(lines)

@@ -162,8 +162,8 @@ def main(
     console = Console(highlight=False)
     table = Table("", "figure")
     table.add_column("value", justify="right")
-    for name, own in figures.items():
-        for figure, value in own.items():
+    for name, method_figures in figures.items():
+        for figure, value in method_figures.items():
             shown = f"{value:,.2f}" if isinstance(value, float) else str(value)
             table.add_row(name, figure.replace("_", " "), shown)
     console.print(table)

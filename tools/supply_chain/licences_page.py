@@ -26,11 +26,11 @@ def render(folder: Path, facts: Facts | None = None) -> str:
     known = [(row, facts.get((row.name, row.version), UNREAD)) for row in rows(folder)]
     strong = [(row, fact) for row, fact in known if STRONG & set(fact.licence.copyleft)]
     others = [(row, fact) for row, fact in known if fact.licence.copyleft and not STRONG & set(fact.licence.copyleft)]
-    own = importers(folder, {module for _, fact in strong for module in fact.modules})
+    our_imports = importers(folder, {module for _, fact in strong for module in fact.modules})
     return TEMPLATE.read_text("utf-8").format(
         counts=_counts(known),
         where=_where(strong),
-        own=_own(own),
+        our_imports=_imports_sentence(our_imports),
         strong=_table(strong, "imported as", lambda _row, fact: ", ".join(f"`{name}`" for name in fact.modules)),
         others=_table(others, "brought by", lambda row, _fact: _brought_by(row)),
         inside=_table(
@@ -59,8 +59,8 @@ def _where(strong: Known) -> str:
     )
 
 
-def _own(own: Mapping[str, Sequence[str]]) -> str:
-    files = {file for names in own.values() for file in names}
+def _imports_sentence(our_imports: Mapping[str, Sequence[str]]) -> str:
+    files = {file for names in our_imports.values() for file in names}
     tests = sorted(file for file in files if file.startswith("tests/"))
     said = f"Of our own code, {_listed(sorted(files - set(tests)))} imports any of them: desktop-env's evaluators do."
     return f"{said} Of the tests, {_listed(tests)} import some." if tests else said

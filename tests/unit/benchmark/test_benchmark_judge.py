@@ -566,7 +566,7 @@ def test_the_connections_of_a_judge_from_the_environment_are_closed(
 
     with Grading() as grading:
         assert isinstance(grading.submit("Paris", "Paris", ITEM).result(), Score)
-        made = grading._own
+        made = grading._created_judge
         assert made is not None
         assert made._client is not None
     assert made._client is None
