@@ -14,7 +14,7 @@ from desktop_image.cache import ProgressCallback, guest_cache_folder
 from desktop_image.disk import disk_name
 from desktop_image.errors import GuestBuildError
 from desktop_image.image_facts import facts_folder_name
-from desktop_image.images import OWN, check_own, forget, image_named, image_names, remove_dead_changes
+from desktop_image.images import EXTERNAL_IMAGE_NAME, check_own, forget, image_named, image_names, remove_dead_changes
 from desktop_image.kernel import kernel_name
 from desktop_image.root import guest_image_name, layer_names, size_of
 
@@ -89,15 +89,15 @@ def remove_image(
     """
     check_own(name)
     needed = {part.folder.name for part in _parts() if part.current}
-    own = [
+    unshared_parts = [
         part for part in _parts(without=name) if part.image == name or (part.folder.name in needed and not part.current)
     ]
-    if used := [part.folder for part in own if cache.is_used(part.folder.name)]:
+    if used := [part.folder for part in unshared_parts if cache.is_used(part.folder.name)]:
         raise GuestBuildError(f"--remove: the guest image {name!r} is in use ({used[0]}): stop its VM hosts first")
     forget(name)
     removed: list[CachedImage] = []
     kept: list[CachedImage] = []
-    for part in own:
+    for part in unshared_parts:
         progress(f"Removing {part.folder.name}")
         (removed if cache.remove(part.folder.name) else kept).append(part)
     return removed, kept
@@ -116,7 +116,7 @@ def _parts(without: str = "") -> Iterator[CachedImage]:
             disk = _backing_disk(folder) if found["kind"] == "saved" else None
             made_of = _NAME.fullmatch(disk.name) if disk else found
             whose = (made_of["image"] if made_of else "") or ""
-            current = (disk or folder).name in now or whose == OWN
+            current = (disk or folder).name in now or whose == EXTERNAL_IMAGE_NAME
             yield CachedImage(found["kind"], whose, folder, current, size_of(folder))
 
 

@@ -65,17 +65,17 @@ def build(
         shutil.rmtree(done)
 
 
-def _fetch(wanted: Sequence[str], release: Release, packages: Path, own: Path, target: Path) -> None:
-    """Downloads packages and the dependencies that the guest lacks; apt's lists are kept in the folder `own`."""
+def _fetch(wanted: Sequence[str], release: Release, packages: Path, apt_folder: Path, target: Path) -> None:
+    """Downloads packages and the dependencies that the guest lacks; apt's lists are kept in the folder `apt_folder`."""
     for name in ("state/lists/partial", "cache/archives/partial"):
-        (own / name).mkdir(parents=True)
+        (apt_folder / name).mkdir(parents=True)
     default = f"deb [signed-by={_KEYRING}] {_DEBIAN} {release.suite} main\n"
-    (own / "sources.list").write_text(release.sources() or default)
+    (apt_folder / "sources.list").write_text(release.sources() or default)
     settings = {
-        "Dir::State": own / "state",
+        "Dir::State": apt_folder / "state",
         "Dir::State::status": packages / "var/lib/dpkg/status",
-        "Dir::Cache": own / "cache",
-        "Dir::Etc::SourceList": own / "sources.list",
+        "Dir::Cache": apt_folder / "cache",
+        "Dir::Etc::SourceList": apt_folder / "sources.list",
         "Dir::Etc::SourceParts": "-",
         "APT::Sandbox::User": "root",
         "APT::Install-Recommends": "false",
@@ -87,7 +87,7 @@ def _fetch(wanted: Sequence[str], release: Release, packages: Path, own: Path, t
     build_programs.call([*apt, "update"], "asking what packages there are failed", variables=english)
     fetching = [*apt, "install", "--download-only", *wanted]
     build_programs.call(fetching, "fetching the added packages failed", variables=english)
-    for file in (own / "cache/archives").glob("*.deb"):
+    for file in (apt_folder / "cache/archives").glob("*.deb"):
         shutil.move(file, target / file.name)
     for file in map(Path, wanted):
         if file.suffix == ".deb":

@@ -23,7 +23,7 @@ from desktop_image.release import BOOKWORM, Release
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _LONGEST_NAME = 40
-OWN = "own"
+EXTERNAL_IMAGE_NAME = "own"
 """Used as the image's name for facts about an image that was not built here."""
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+~:-]+)?")
 _DEFINITION = "image.json"
@@ -73,8 +73,8 @@ def image_named(name: str) -> Image:
         return Image(name, name)
     folder = _folder(name) if _NAME.fullmatch(name) else None
     if folder is None or not folder.is_dir():
-        own = f", or make one: rollouts image build --name {name}" if folder else ""
-        raise GuestBuildError(f"there is no guest image {name!r}: choose one of {', '.join(image_names())}{own}")
+        suggestion = f", or make one: rollouts image build --name {name}" if folder else ""
+        raise GuestBuildError(f"there is no guest image {name!r}: choose one of {', '.join(image_names())}{suggestion}")
     return _read(name, folder)
 
 
@@ -95,8 +95,8 @@ def _read(name: str, folder: Path) -> Image:
 
 def image_names() -> list[str]:
     """Returns the names of all images here: the profiles, then those that users extended."""
-    own = sorted(path.name for path in _folder("x").parent.glob("*") if _NAME.fullmatch(path.name))
-    return [*PROFILES, *own]
+    extended_names = sorted(path.name for path in _folder("x").parent.glob("*") if _NAME.fullmatch(path.name))
+    return [*PROFILES, *extended_names]
 
 
 @contextmanager
@@ -234,7 +234,7 @@ def _check(name: str, profile: str) -> None:
         )
     if name in PROFILES:
         raise GuestBuildError(f"--name: {name} is a profile's name; take another")
-    if name == OWN:
+    if name == EXTERNAL_IMAGE_NAME:
         raise GuestBuildError(f"--name: {name} stands for disk images that were not built here; take another")
     if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
         raise GuestBuildError(

@@ -110,12 +110,12 @@ def _map(pid: int, kind: str, rows: list[_Row]) -> None:
         raise GuestBuildError(f"new{kind}map refuses what building a guest image needs: {done.stderr.strip()[-300:]}")
 
 
-def _rows_of_user(kind: str, own: int) -> list[_Row]:
+def _rows_of_user(kind: str, caller_id: int) -> list[_Row]:
     if shutil.which(f"new{kind}map") is None:
         raise GuestBuildError(
             f"building a guest image without root's rights needs new{kind}map: apt-get install uidmap"
         )
-    return [_Row(0, own, 1), _Row(1, _lent(Path(f"/etc/sub{kind}")), GUEST_ID_COUNT - 1)]
+    return [_Row(0, caller_id, 1), _Row(1, _lent(Path(f"/etc/sub{kind}")), GUEST_ID_COUNT - 1)]
 
 
 def _lent(listing: Path) -> int:

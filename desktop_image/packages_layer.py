@@ -86,9 +86,9 @@ def _install_python_packages(version: str, target: Path) -> None:
     options = ["--no-deps", "--require-hashes", "--requirement", str(REQUIREMENTS), "--target", str(target)]
     target.parent.mkdir(parents=True, exist_ok=True)
     # uv leaves its locks there. What a killed build leaves in the image's part is removed with it.
-    with tempfile.TemporaryDirectory(dir=target.parent) as own:
+    with tempfile.TemporaryDirectory(dir=target.parent) as temporary_folder:
         failure = "installing the guest's Python packages failed"
-        build_programs.call([*command, *options], failure, variables={"TMPDIR": own})
+        build_programs.call([*command, *options], failure, variables={"TMPDIR": temporary_folder})
 
 
 def _has_pip(python: str) -> bool:

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, Union, ge
 _Returned = TypeVar("_Returned")
 _MISSING = object()
 _SHOWN_CHARACTERS = 60
-_KINDS: Mapping[Any, str] = {bool: "True or False", str: "text", numbers.Real: "a number", NoneType: "None"}
+_TYPE_NAMES: Mapping[Any, str] = {bool: "True or False", str: "text", numbers.Real: "a number", NoneType: "None"}
 
 
 class ContractBroken(TypeError):
@@ -40,9 +40,9 @@ def check_class(found: object, contract: type, *parts: type) -> None:
         raise ContractBroken(f"it is {_shown(found)}, not a class")
     missing = [name for name in _required(contract) if _lacks(found, name, contract) or _is_abstract(found, name)]
     missing += sorted(getattr(found, "__abstractmethods__", frozenset()) - set(missing))
-    own = [_named(name, found, contract) for name in missing if not _has_default(contract, name)]
+    obligatory_members = [_named(name, found, contract) for name in missing if not _has_default(contract, name)]
     inheritable = [_named(name, found, contract) for name in missing if _has_default(contract, name)]
-    wrong = [f"the class lacks {', '.join(own)}"] if own else []
+    wrong = [f"the class lacks {', '.join(obligatory_members)}"] if obligatory_members else []
     if inheritable:
         wrong.append(
             f"it lacks {', '.join(inheritable)}, which it can inherit from {contract.__module__}.{contract.__name__}"
@@ -242,13 +242,13 @@ def _has_default(contract: type, name: str) -> bool:
 
 def _named(name: str, found: type, contract: type) -> str:
     """Returns a missing member's name, with that of a member of the class which may be meant instead."""
-    own = [
+    further_members = [
         one
         for base in found.__mro__[:-1]
         for one in vars(base)
         if not one.startswith("_") and not hasattr(contract, one)
     ]
-    close = get_close_matches(name, own, n=1, cutoff=0.75)
+    close = get_close_matches(name, further_members, n=1, cutoff=0.75)
     return f"{name} (it has {close[0]})" if close else name
 
 
@@ -263,7 +263,7 @@ def _words(hint: Any) -> str:
     if origin is not None:
         each = "texts" if arguments[0] is str else f"{arguments[0].__name__} objects"
         return f"a list of {each}" if issubclass(origin, Sequence) else f"a list or set of {each}"
-    return _KINDS.get(hint) or f"{'an' if hint.__name__[0] in 'AEIOU' else 'a'} {hint.__name__}"
+    return _TYPE_NAMES.get(hint) or f"{'an' if hint.__name__[0] in 'AEIOU' else 'a'} {hint.__name__}"
 
 
 def _shown(value: object) -> str:

@@ -58,8 +58,8 @@ def file_types() -> set[str]:
 
     patterns = Path("/usr/share/mime/globs2").read_text(encoding="utf-8").splitlines()
     suffixes = {line.split(":")[2][1:].lower() for line in patterns if line.count(":") > 1 and ":*." in line}
-    kinds = {suffix: Gio.content_type_guess("a" + suffix, None)[0] for suffix in suffixes}
-    return {suffix for suffix, kind in kinds.items() if Gio.AppInfo.get_default_for_type(kind, False)}
+    content_types = {suffix: Gio.content_type_guess("a" + suffix, None)[0] for suffix in suffixes}
+    return {suffix for suffix, kind in content_types.items() if Gio.AppInfo.get_default_for_type(kind, False)}
 
 
 def bus_names() -> set[str]:

@@ -163,8 +163,8 @@ def _compares_places(evaluator: Mapping[str, Any]) -> bool:
     """Returns whether a metric compares where things are on slides."""
     functions, options = _listed(evaluator.get("func")), _listed(evaluator.get("options"))
     for place, function in enumerate(functions):
-        own = options[place] if place < len(options) and isinstance(options[place], Mapping) else {}
-        if function == "compare_pptx_files" and own.get("examine_shape", True):
+        metric_options = options[place] if place < len(options) and isinstance(options[place], Mapping) else {}
+        if function == "compare_pptx_files" and metric_options.get("examine_shape", True):
             return True
     return False
 

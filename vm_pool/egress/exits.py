@@ -32,14 +32,14 @@ delete table inet way-out
 table inet way-out {{
     chain led {{
         type nat hook output priority -100;
-        ip daddr {{ 127.0.0.0/8, {own} }} return
+        ip daddr {{ 127.0.0.0/8, {guest_address} }} return
         ip6 daddr ::1 return
         udp dport 53 redirect to :{names}
         meta l4proto tcp redirect to :{streams}
     }}
     chain refused {{
         type filter hook output priority filter;
-        ip daddr {{ 127.0.0.0/8, {own} }} accept
+        ip daddr {{ 127.0.0.0/8, {guest_address} }} accept
         ip6 daddr ::1 accept
         ip saddr 127.0.0.0/8 accept
         reject
@@ -58,7 +58,7 @@ def check_commands() -> None:
         if shutil.which(command) is None:
             raise ProviderError(f"a network for guests needs the command {command}: apt-get install {package}")
     try:
-        _run(["unshare", "--net"], ["nft", "-f", "-"], _RULES.format(streams=1, names=1, own=GUEST_ADDRESS))
+        _run(["unshare", "--net"], ["nft", "-f", "-"], _RULES.format(streams=1, names=1, guest_address=GUEST_ADDRESS))
     except RuntimeError as error:
         raise ProviderError(f"{error}; it needs a kernel with nftables, and root's rights over networks") from error
 
@@ -88,7 +88,9 @@ def make_exit(namespace: int) -> Listeners:
     listeners = inside(namespace, _listeners)
     try:
         streams, names = (some[0].getsockname()[1] for some in (listeners.streams, listeners.datagrams))
-        _run_inside(namespace, ["nft", "-f", "-"], _RULES.format(streams=streams, names=names, own=GUEST_ADDRESS))
+        _run_inside(
+            namespace, ["nft", "-f", "-"], _RULES.format(streams=streams, names=names, guest_address=GUEST_ADDRESS)
+        )
     except BaseException:
         listeners.close()
         raise

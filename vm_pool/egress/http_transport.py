@@ -167,7 +167,9 @@ def _host(url: httpx.URL) -> str:
 
 def _may_be_public(host: str) -> bool:
     """Whether a name that only a proxy can resolve may be public: not one of its own network, and not a number."""
-    return bool(_INTERNET_NAME.fullmatch(host)) and not any(f".{host}".endswith(f".{own}") for own in _NO_INTERNET)
+    return bool(_INTERNET_NAME.fullmatch(host)) and not any(
+        f".{host}".endswith(f".{domain}") for domain in _NO_INTERNET
+    )
 
 
 def _proxy_of(url: httpx.URL) -> str:

@@ -275,6 +275,6 @@ def environment_of_keepers() -> dict[str, str]:
     """
     source = str(Path(vm_pool.__file__).parent.parent)
     paths = [source, os.environ.get("PYTHONPATH", "")]
-    own = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUNBUFFERED": "1"}
+    keeper_variables = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUNBUFFERED": "1"}
     inherited = {name: value for name, value in environment_for_guests().items() if name != "TMPDIR"}
-    return inherited | own
+    return inherited | keeper_variables

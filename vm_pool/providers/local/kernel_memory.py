@@ -83,8 +83,8 @@ class KernelMemoryWatch:
     def _too_much(self) -> str:
         """Returns what the desktop holds too much of; empty while it does not."""
         # Locks of open files (OFD) have no owner and are in every list; desktops cannot have any (`seccomp`).
-        own = (line for line in _lines(self._locks) if b" OFDLCK " not in line)
-        if next(islice(own, MOST_LOCKS, None), None) is not None:  # reading more of them gets ever slower
+        owned_locks = (line for line in _lines(self._locks) if b" OFDLCK " not in line)
+        if next(islice(owned_locks, MOST_LOCKS, None), None) is not None:  # reading more of them gets ever slower
             return f"more than {MOST_LOCKS} file locks"
         sockets = sum(map(_tcp_sockets, self._sockets))
         if sockets > MOST_TCP_SOCKETS:

@@ -56,7 +56,7 @@ def command_line(
     command += ["-chardev", f"ringbuf,id={CONSOLE},size={CONSOLE_BYTES}", "-serial", f"chardev:{CONSOLE}"]
     if isinstance(boot, GuestBoot):
         return command + _guest(boot, options, clock)
-    return command + _own(folder, boot, options)
+    return command + _user_image_devices(folder, boot, options)
 
 
 def snapshot_nodes(boot: GuestBoot | OwnBoot) -> list[str]:
@@ -84,7 +84,7 @@ def _guest(boot: GuestBoot, options: QemuOptions, clock: int) -> list[str]:
     ]
 
 
-def _own(folder: Path, boot: OwnBoot, options: QemuOptions) -> list[str]:
+def _user_image_devices(folder: Path, boot: OwnBoot, options: QemuOptions) -> list[str]:
     """Returns devices for which the image's system has drivers."""
     machine = "q35,vmport=off"
     disk, network = ("ide-hd", "e1000e") if options.os_type == "Windows" else ("virtio-blk-pci", "virtio-net-pci")

@@ -56,14 +56,14 @@ class MachineType:
         self._options = options
         self._acceleration = acceleration
         self._boot = boot
-        self._own = isinstance(boot, OwnBoot)
+        self._has_user_image = isinstance(boot, OwnBoot)
         self._given_up = False
         """Whether KVM could not run it, so that machines waiting for a first boot need not try."""
 
     @property
     def what(self) -> str:
         """The name of what they boot."""
-        return str(self._boot.image) if self._own else f"guest image {self._options.profile}"
+        return str(self._boot.image) if self._has_user_image else f"guest image {self._options.profile}"
 
     def start(self, machine: QemuProcess, progress: ProgressCallback) -> None:
         """Starts a machine, in the state that `revert` goes back to.
@@ -81,7 +81,7 @@ class MachineType:
             raise
 
     def _start(self, machine: QemuProcess, progress: ProgressCallback) -> None:
-        if self._own:
+        if self._has_user_image:
             self._first_boot(machine, progress)
             machine.let_out()
             return
@@ -108,7 +108,7 @@ class MachineType:
             Exception: That fails; the machine is unusable.
         """
         machine.revert()
-        if self._own:
+        if self._has_user_image:
             self._wait(machine, lambda seconds: self._look(machine, min(seconds, _SCREENSHOT_SECONDS)), RESET_SECONDS)
             set_over_http(lambda: machine.connect("control"), self._options.client_password)
         else:
@@ -118,13 +118,13 @@ class MachineType:
 
     def check(self, machine: QemuProcess, seconds: float) -> None:
         """Raises unless the machine is healthy and its screenshot has the right size."""
-        if not self._own:
+        if not self._has_user_image:
             _health(machine, seconds)
         self._look(machine, seconds)
 
     def fingerprint(self, machine: QemuProcess, seconds: float) -> Mapping[str, Sequence[str]]:
         """Returns processes and windows; nothing for the user's own image."""
-        if self._own:
+        if self._has_user_image:
             return {}
         health = _health(machine, seconds)
         return {"processes": health.processes, "windows": health.windows}
@@ -155,12 +155,12 @@ class MachineType:
                 progress(
                     f"Booting {what} {how} ({machine.vm_id}): {said - began:.0f} s; its console: {machine.console()}"
                 )
-            if not self._own:
+            if not self._has_user_image:
                 _health(machine, min(seconds, _FIRST_ANSWER_SECONDS))
             self._look(machine, min(seconds, _SCREENSHOT_SECONDS))
 
         self._wait(machine, look, self._options.boot_seconds)
-        if not self._own:
+        if not self._has_user_image:
             self._wait(
                 machine,
                 lambda seconds: canary.settled(lambda: self.fingerprint(machine, _SCREENSHOT_SECONDS), seconds),
@@ -189,11 +189,11 @@ class MachineType:
     def _look(self, machine: QemuProcess, seconds: float) -> None:
         _, size = guest_server.screenshot(lambda: machine.connect("control"), seconds)
         wanted = (self._options.screen_width, self._options.screen_height)
-        if self._own and machine.screen == (0, 0):
+        if self._has_user_image and machine.screen == (0, 0):
             machine.screen = size
             if size != wanted:
                 log.warning("%s: the image's screen is %dx%d, not %dx%d", machine.vm_id, *size, *wanted)
-        expected = machine.screen if self._own else wanted
+        expected = machine.screen if self._has_user_image else wanted
         if size != expected:
             raise DesktopUnwell(
                 f"{machine.vm_id}: the screenshot is {size[0]}x{size[1]}, not {expected[0]}x{expected[1]}"

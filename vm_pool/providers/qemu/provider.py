@@ -74,8 +74,8 @@ class QemuProvider:
 
     def image_name(self) -> str:
         """Returns the name of its profile's guest image, or of the user's own, with the guests' network policy."""
-        own = self.options.path_to_vm
-        image = guest_image_name(self.options.profile) if own is None else own_image_name(own)
+        user_image = self.options.path_to_vm
+        image = guest_image_name(self.options.profile) if user_image is None else own_image_name(user_image)
         return with_network(image, self.options.guest_network)
 
     def boot(self, vm_id: str) -> Endpoint:
