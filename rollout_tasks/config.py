@@ -56,8 +56,8 @@ class DataConfig(Part):
     @classmethod
     def _are_names(cls, fields: tuple[str, ...]) -> tuple[str, ...]:
         for one in fields:
-            name, _, own = one.partition("=")
-            if not name or not own:
+            name, _, data_field = one.partition("=")
+            if not name or not data_field:
                 raise ValueError(f"must look like question=prompt, got {one!r}")
         return fields
 

@@ -45,9 +45,11 @@ class Part(BaseModel):
     @classmethod
     def _no_truth_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
         if isinstance(value, bool) and info.field_name is not None:
-            kinds = _kinds_in(cls.model_fields[info.field_name].annotation)
-            if kinds & {int, float} and bool not in kinds:
-                raise ValueError(f"must be {'a number' if float in kinds else 'a whole number'}, got {shown(value)}")
+            accepted_types = _kinds_in(cls.model_fields[info.field_name].annotation)
+            if accepted_types & {int, float} and bool not in accepted_types:
+                raise ValueError(
+                    f"must be {'a number' if float in accepted_types else 'a whole number'}, got {shown(value)}"
+                )
         return value
 
 

@@ -27,7 +27,7 @@ _BOUNDS: Mapping[str, Callable[[_Context], str]] = {
 }
 _KEY = "[key]"
 """Pydantic's location of an error in a mapping's key."""
-_KINDS = {
+_TYPE_MESSAGES = {
     "int": "must be a whole number",
     "float": "must be a number",
     "bool": "must be true or false",
@@ -62,7 +62,11 @@ def clause(error: Mapping[str, Any], known: tuple[str, ...] = ()) -> str:
         return "is missing"
     if kind in _TOO_SHORT:
         return "must not be empty"
-    said = _BOUNDS[kind](error["ctx"]) if kind in _BOUNDS else _KINDS.get(kind.split("_")[0], _lower(str(error["msg"])))
+    said = (
+        _BOUNDS[kind](error["ctx"])
+        if kind in _BOUNDS
+        else _TYPE_MESSAGES.get(kind.split("_")[0], _lower(str(error["msg"])))
+    )
     return f"{said}, got {shown(error['input'])}"
 
 

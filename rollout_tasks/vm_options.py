@@ -45,7 +45,7 @@ def provider_options(config: RunConfig, *, snapshot: str | None = None) -> dict[
         ProviderError: The provider does not exist.
     """
     vm, desktop = config.vm, config.desktop
-    own = {
+    run_options = {
         "path_to_vm": vm.path_to_vm,
         "region": vm.region,
         "snapshot_name": vm.snapshot_name,
@@ -58,5 +58,5 @@ def provider_options(config: RunConfig, *, snapshot: str | None = None) -> dict[
     }
     understood = option_names(vm.provider_name)
     chosen = {"snapshot_name": snapshot} if snapshot is not None and "snapshot_name" in understood else {}
-    known = {name: value for name, value in own.items() if name in understood and value is not None}
+    known = {name: value for name, value in run_options.items() if name in understood and value is not None}
     return known | vm.provider_options | chosen

@@ -129,15 +129,17 @@ def configured_services() -> set[str]:
 
 
 def _redis() -> Finding:
-    own = "rollouts run starts a Valkey of its own"
+    run_clause = "rollouts run starts a Valkey of its own"
     if not settings().broker_configured:
-        says = f"REDIS_URL is not set: {own}; workers and rollouts submit need one"
+        says = f"REDIS_URL is not set: {run_clause}; workers and rollouts submit need one"
         return _tried(_SERVICE, _REDIS, says, valkey_binary)
     try:
         valkey_binary()
     except UserError:
-        own = "rollouts run, which starts one of its own, has no program for it"
-    says = f"answers at {address_without_secret(settings().redis_address)}: rollouts submit sends runs there; {own}"
+        run_clause = "rollouts run, which starts one of its own, has no program for it"
+    says = (
+        f"answers at {address_without_secret(settings().redis_address)}: rollouts submit sends runs there; {run_clause}"
+    )
     return _tried(_SERVICE, _REDIS, says, lambda: checked_client().close())
 
 

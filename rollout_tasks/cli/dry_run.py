@@ -32,8 +32,8 @@ def show_dry_run(submission: Submission, environments: set[str], checked: Checke
         preflight.check_output_dir(submission.folder.path)
     needed = preflight.needs(config, submission.items)
     if not as_json:
-        for name, kinds in needed.items():
-            sys.stdout.write(f"The items in {name} need: {one_line(_listed(kinds))}\n")
+        for name, needs in needed.items():
+            sys.stdout.write(f"The items in {name} need: {one_line(_listed(needs))}\n")
     model = preflight.needs_model(config, environments)
     if model and here:
         model_check.check_no_pool(config)
@@ -68,10 +68,10 @@ def show_dry_run(submission: Submission, environments: set[str], checked: Checke
     return DONE
 
 
-def _listed(kinds: Mapping[str, Any]) -> str:
+def _listed(needs: Mapping[str, Any]) -> str:
     """Returns needs as one line: ``programs: chrome 65, gimp 27; downloads: 447``."""
     parts = []
-    for kind, value in kinds.items():
+    for kind, value in needs.items():
         if isinstance(value, Mapping):
             value = ", ".join(f"{name} {count}" for name, count in value.items())
         if value:

@@ -172,8 +172,8 @@ def build(
                 removed, kept = remove_image(remove, progress)
             _show_removed(f"parts of the guest image {remove}", removed, kept, as_json)
         elif name:
-            own = define(name, profile, release, packages=package or [], fonts=font or [], scripts=run or [])
-            _build(own, disk, as_json)
+            definition = define(name, profile, release, packages=package or [], fonts=font or [], scripts=run or [])
+            _build(definition, disk, as_json)
         else:
             _build(nullcontext(image_named(profile)), disk, as_json)
     except GuestBuildError as error:

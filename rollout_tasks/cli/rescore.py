@@ -66,10 +66,10 @@ def rescore(
     else:
         sys.stdout.write(f"{summary.metric}: {summary.average_score:.4g}, coverage {summary.coverage:.1%}\n")
         sys.stdout.write(f"Report: {written.markdown}\n")
-    if own := _scored_by_environment(written.json):
+    if environment_score_count := _scored_by_environment(written.json):
         sys.stderr.write(
-            f"note: {metric} was not applied to {own} of {summary.total_rollouts} rollouts: their environment scored them"
-            " itself\n"
+            f"note: {metric} was not applied to {environment_score_count} of {summary.total_rollouts} rollouts:"
+            " their environment scored them itself\n"
         )
     losses = lost_scores(asdict(summary), folder)
     for sentence in losses:
@@ -105,11 +105,11 @@ def _instead_of_own(folder: RunFolder, written: Reports) -> Reports:
         OSError: The folder cannot be written.
     """
     try:
-        own = scan_report(folder.evaluation)["summary"]
+        run_summary = scan_report(folder.evaluation)["summary"]
     except BenchmarkError:
         return written
     summary = asdict(written.overview.summary)
-    if own.get("metric") != summary["metric"] or unscored(own) <= unscored(summary):
+    if run_summary.get("metric") != summary["metric"] or unscored(run_summary) <= unscored(summary):
         return written
     written.markdown.replace(folder.report)
     # The JSON, which decides, comes last: if that fails, the next call does it all again.

@@ -159,7 +159,7 @@ def _changed(config: RunConfig, changed: RunConfig) -> RunConfig:
         UserError: A further model is not one of the run.
     """
     given = {role.role: role.model for role in changed.model_roles}
-    own = {role.role: role.model for role in config.model_roles}
+    role_models = {role.role: role.model for role in config.model_roles}
     for one in changed.model_roles:
         others = one.model.model_fields_set - {"name", *_ELSEWHERE}
         if others or one.profile is not None:
@@ -168,11 +168,11 @@ def _changed(config: RunConfig, changed: RunConfig) -> RunConfig:
                 " prompt-price and completion-price"
             )
     for role, model in given.items():
-        if role not in own:
+        if role not in role_models:
             raise UserError(f"--model-role {role}: the run has no model of this name")
-        if model.name != own[role].name:
+        if model.name != role_models[role].name:
             raise UserError(
-                f"--model-role {role}: a resumed run keeps its models: {own[role].name!r}, not {model.name!r}"
+                f"--model-role {role}: a resumed run keeps its models: {role_models[role].name!r}, not {model.name!r}"
             )
     own_model = _elsewhere(config.model, changed.model)
     moved = (own_model.base_url, own_model.pool) != (config.model.base_url, config.model.pool)

@@ -98,12 +98,12 @@ def with_config_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 _put(options, option.path, value)
         raise typer.Exit(command(options=options, **values))
 
-    own = [
+    command_parameters = [
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         for parameter in inspect.signature(command, eval_str=True).parameters.values()
         if parameter.name != "options"
     ]
-    wrapper.__signature__ = inspect.Signature([*own, *(option.parameter() for option in every)])  # type: ignore[attr-defined]
+    wrapper.__signature__ = inspect.Signature([*command_parameters, *(option.parameter() for option in every)])  # type: ignore[attr-defined]
     wrapper.__doc__ = command.__doc__
     return wrapper
 

@@ -22,8 +22,8 @@ def problem_of(endpoint: str, api: str, key: str | None = None) -> str:
     import httpx2  # the openai package's client: slow to import, and few models fail
 
     if key is None:
-        own = settings().openai_api_key
-        key = own.get_secret_value().strip() if own else ""
+        configured_key = settings().openai_api_key
+        key = configured_key.get_secret_value().strip() if configured_key else ""
     headers = APIS[api].login(key) if key else {}
     try:
         with (

@@ -92,14 +92,14 @@ def without_other_profile(config: RunConfig) -> RunConfig:
     Raises:
         UserError: There is no such agent, or the profile is wrong.
     """
-    own = _own_profile(config)
+    agent_profile = _own_profile(config)
     stored = config.profile
     if stored is None:
         printed = "profile" in config.model_fields_set
-        if (own is None or not printed) and (own is not None or config.model.api == "chat"):
+        if (agent_profile is None or not printed) and (agent_profile is not None or config.model.api == "chat"):
             return config
     elif config.agent == registry.FILE_AGENT or (
-        own is not None and stored.get("name") == own.name and not _has_file(config)
+        agent_profile is not None and stored.get("name") == agent_profile.name and not _has_file(config)
     ):
         return config
     values = config.model_dump(mode="json", exclude_defaults=True, exclude={"profile": True, "model": {"api"}})
@@ -118,8 +118,8 @@ def default_profile_name(environment: str) -> str | None:
     Raises:
         UserError: The agent cannot be loaded.
     """
-    own = _own_profile(RunConfig(env_mode=environment))
-    return None if own is None else own.name
+    profile = _own_profile(RunConfig(env_mode=environment))
+    return None if profile is None else profile.name
 
 
 def needed_context(profile: Mapping[str, Any] | None) -> int | None:
@@ -154,10 +154,10 @@ def _own_profile(config: RunConfig) -> Profile | None:
     if agent is None:
         return None
     try:
-        own = getattr(registry.agent(agent), "profile", None)
+        profile = getattr(registry.agent(agent), "profile", None)
     except UserError as error:
         raise UserError(f"--agent: {error}") from error
-    return own if isinstance(own, Profile) else None
+    return profile if isinstance(profile, Profile) else None
 
 
 def _fillings(profile: Profile) -> dict[str, dict[str, Any]]:

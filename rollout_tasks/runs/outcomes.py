@@ -36,5 +36,5 @@ def outcomes(
             seen.add(item.id)
         verdicts = iter(find([rollout_id_of(item.id, index) for item in some for index in range(rollouts_per_item)]))
         for item in some:
-            own = [next(verdicts) for _ in range(rollouts_per_item)]
-            yield Outcome(item, [None if verdict is None else verdict.as_result() for verdict in own])
+            item_verdicts = [next(verdicts) for _ in range(rollouts_per_item)]
+            yield Outcome(item, [None if verdict is None else verdict.as_result() for verdict in item_verdicts])

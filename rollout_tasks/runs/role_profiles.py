@@ -64,8 +64,8 @@ def _check_roles(config: RunConfig, agent_roles: frozenset[str]) -> None:
             if agent_roles
             else "asks no other model than --model"
         )
-        own = f"--agent {config.agent}" if config.agent is not None else "the environment's own agent"
-        raise UserError(f"--model-role {unknown[0]}: {own} {has}")
+        agent = f"--agent {config.agent}" if config.agent is not None else "the environment's own agent"
+        raise UserError(f"--model-role {unknown[0]}: {agent} {has}")
     if missing := sorted(agent_roles - given):
         raise UserError(
             f"--agent {config.agent}: name its {missing[0]}, as in"
@@ -73,7 +73,7 @@ def _check_roles(config: RunConfig, agent_roles: frozenset[str]) -> None:
         )
 
 
-def _with_profile(role: ModelRole, own: ModelConfig) -> ModelRole:
+def _with_profile(role: ModelRole, run_model: ModelConfig) -> ModelRole:
     named = f"--model-role {role.role}"
     try:
         profile = with_texts(_profile(role))
@@ -85,7 +85,7 @@ def _with_profile(role: ModelRole, own: ModelConfig) -> ModelRole:
         raise UserError(f"{named}: model-seed: its profile calls the model through an API that has no seed")
     given = model.model_fields_set
     filled: dict[str, Any] = {"temperature": sampling.temperature, "top_p": sampling.top_p}
-    filled |= {name: getattr(own, name) for name in _OF_THE_RUN}
+    filled |= {name: getattr(run_model, name) for name in _OF_THE_RUN}
     update = {name: value for name, value in filled.items() if name not in given and value is not None}
     model = with_requests_of(model.model_copy(update=update), profile)
     return role.model_copy(update={"model": model, "profile": profile.model_dump(mode="json")})

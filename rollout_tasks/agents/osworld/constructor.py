@@ -11,7 +11,7 @@ from rollout_tasks.config import DesktopConfig, Limits, RunConfig
 from rollout_tasks.errors import UserError
 
 _PIXELS = 28 * 28
-_OWN: Mapping[str, Mapping[str, Any]] = {
+_CLASS_ARGUMENTS: Mapping[str, Mapping[str, Any]] = {
     # The names of models choose the API that these speak, or the host: the gateway puts the run's model in their place.
     "agent.PromptAgent": {"model": "gpt-4o", "action_space": "pyautogui"},
     "anthropic.main.AnthropicAgent": {"model": "claude-3-5-sonnet-20241022"},
@@ -68,22 +68,26 @@ def arguments_of(kind: AgentClass, config: RunConfig, limits: Limits) -> dict[st
     """
     check_options(kind, config)
     name = _name(kind)
-    own = dict(_OWN.get(name, {}))
+    class_arguments = dict(_CLASS_ARGUMENTS.get(name, {}))
     if name == "uitars_agent.UITARSAgent":
-        own["runtime_conf"] = {
+        class_arguments["runtime_conf"] = {
             "screen_width": config.desktop.screen_width,
             "screen_height": config.desktop.screen_height,
         }
     if name in _LAST_TURN:
-        own["max_trajectory_length"] = limits.max_turns
+        class_arguments["max_trajectory_length"] = limits.max_turns
     given = {
-        option: {**own[option], **value}
-        if isinstance(value, Mapping) and isinstance(own.get(option), Mapping)
+        option: {**class_arguments[option], **value}
+        if isinstance(value, Mapping) and isinstance(class_arguments.get(option), Mapping)
         else value
         for option, value in config.agent_options.items()
     }
     arguments = {"model": config.model.name, **_of_desktop(kind, config.desktop), "max_steps": limits.max_turns}
-    return {option: value for option, value in {**arguments, **own, **given}.items() if option in kind.parameters}
+    return {
+        option: value
+        for option, value in {**arguments, **class_arguments, **given}.items()
+        if option in kind.parameters
+    }
 
 
 def _of_desktop(kind: AgentClass, desktop: DesktopConfig) -> dict[str, Any]:

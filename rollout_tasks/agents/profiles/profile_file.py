@@ -35,7 +35,7 @@ def read_profile(file: Path) -> Profile:
     Raises:
         UserError: The file, or a text file that it names, cannot be read, or a field is wrong; names both.
     """
-    own = values = _mapping(file)
+    file_values = values = _mapping(file)
     from rollout_tasks.agents.profiles.built_in import (
         BUILT_IN,  # here, as it loads all protocols, and few runs have a file
     )
@@ -47,7 +47,7 @@ def read_profile(file: Path) -> Profile:
         below = BUILT_IN[base].model_dump(mode="json")
         values = _merged(_without_contradictions(below, values), values)
     profile = checked_profile(_with_files(values, file, ()), str(file))
-    _check_used(own, profile, file)
+    _check_used(file_values, profile, file)
     if base is not None and (profile.name, profile.version) == (base, BUILT_IN[base].version):
         raise UserError(
             f"{file}: name: {base} with version {profile.version} is the built-in profile: give yours another name or version"
@@ -55,10 +55,10 @@ def read_profile(file: Path) -> Profile:
     return profile
 
 
-def _check_used(own: Mapping[str, Any], profile: Profile, file: Path) -> None:
+def _check_used(file_values: Mapping[str, Any], profile: Profile, file: Path) -> None:
     """Checks that what a file says itself is used. Stored profiles are not checked: an earlier version may have taken them."""
     for part, used in _USED_WITH_A_TOOL.items() if profile.computer_tool is not None else ():
-        for name in own.get(part, {}):
+        for name in file_values.get(part, {}):
             if name not in used:
                 raise UserError(f"{file}: {part}.{name} is not used with the protocol {profile.protocol}")
 

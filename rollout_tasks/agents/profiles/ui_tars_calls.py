@@ -83,14 +83,14 @@ def last_outside_calls(heading: re.Pattern[str], text: str) -> re.Match[str] | N
     found = heading.search(text)
     while found is not None:
         position = found.end()
-        following = heading.search(text, position)
-        while following is not None and (position := _skip(text, position)) < following.start(1):
-            position = _past(written, position, following.start(1))
-            while following is not None and following.start(1) < position:
-                following = heading.search(text, position)
-        if following is None:
+        next_heading = heading.search(text, position)
+        while next_heading is not None and (position := _skip(text, position)) < next_heading.start(1):
+            position = _past(written, position, next_heading.start(1))
+            while next_heading is not None and next_heading.start(1) < position:
+                next_heading = heading.search(text, position)
+        if next_heading is None:
             return found
-        found = following
+        found = next_heading
     return None
 
 
@@ -217,17 +217,17 @@ class _Ends:
             self._of_value.append(place)
         if not text.startswith(")", bracket):
             return
-        following = _end(_SPACE, text, bracket + 1)
-        between = text[bracket + 1 : following]
-        next_call = _CALL.match(text, following)
+        next_place = _end(_SPACE, text, bracket + 1)
+        between = text[bracket + 1 : next_place]
+        next_call = _CALL.match(text, next_place)
         if (
-            following == len(text)
+            next_place == len(text)
             or between.count("\n") > 1
             or (next_call and next_call[1] in NAMES)
-            or ("\n" in between and text.startswith(_HEADING, following))
+            or ("\n" in between and text.startswith(_HEADING, next_place))
         ):
             self._of_call.append(place)
-        elif text[following] in ",;#" or "\n" in between:
+        elif text[next_place] in ",;#" or "\n" in between:
             self._before_prose.append(place)
 
 

@@ -34,7 +34,7 @@ _KEYS = "pyautogui"
 _UNTIL_IDLE = f"""
 import glob, os, re, time
 
-KERNEL, OWN = "2", str(os.getpid())
+KERNEL, OWN_PID = "2", str(os.getpid())
 PROGRAMS = re.compile("soffice([.]bin)?|oosplash|gimp(-[0-9.]+)?|thunderbird(-bin|-esr)?|vlc|gedit|code")
 
 def work():
@@ -48,7 +48,7 @@ def work():
         rest = line.rpartition(")")[2].split()
         name = line.rpartition(")")[0].partition("(")[2].lower()
         stats[path.split("/")[2]] = (name, rest[1], int(rest[11]) + int(rest[12]), rest[0] in "RD")
-    running = any(state and parent != KERNEL and pid != OWN for pid, (_, parent, _, state) in stats.items())
+    running = any(state and parent != KERNEL and pid != OWN_PID for pid, (_, parent, _, state) in stats.items())
     found = {{}}
     for pid in stats:
         above = pid

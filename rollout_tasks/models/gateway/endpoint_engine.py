@@ -257,8 +257,8 @@ class EndpointEngine:
         refusal = read_refusal(endpoint, status, response.reason_phrase, response.headers, text, self._key)
         if refusal.context_overflow:
             return _Failure(refusal.failed, status, CONTEXT_OVERFLOW)
-        own = 400 <= status < 500 and not refusal.failed.retried and status not in {401, 403, 407}
-        return _Failure(refusal.failed, status if own else 0)
+        is_request_error = 400 <= status < 500 and not refusal.failed.retried and status not in {401, 403, 407}
+        return _Failure(refusal.failed, status if is_request_error else 0)
 
     def _why_no_reply(self, text: str) -> str:
         """Returns what is wrong with a text that is not a reply; what is quoted of it has no part of the key."""

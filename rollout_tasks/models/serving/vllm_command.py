@@ -136,19 +136,19 @@ def serve_environment(key: str | None, secret: str, gpus: Sequence[int]) -> dict
     """
     environment: Mapping[str, str] = environment_for_guests()
     paths = (str(_PLUGIN), environment.get("PYTHONPATH", ""))
-    own = {
+    server_variables = {
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         "VLLM_SERVER_DEV_MODE": "1",
         "VLLM_USE_RUST_FRONTEND": "0",  # it would not load what guards the server
         "ROLLOUTS_CONTROL_SECRET": secret,
     }
-    own |= {"VLLM_API_KEY": key} if key else {}
+    server_variables |= {"VLLM_API_KEY": key} if key else {}
     if gpus:
-        own |= {
+        server_variables |= {
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
             "CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)),
         }  # as nvidia-smi counts
-    return {"VLLM_NO_USAGE_STATS": "1", **environment, **own}
+    return {"VLLM_NO_USAGE_STATS": "1", **environment, **server_variables}
 
 
 def _begins(known: str, name: str) -> bool:

@@ -34,8 +34,8 @@ if earlier and state_of(earlier) then
   end
 end
 
-local own = call('GET', P .. ':session:' .. session)
-local own_load, least, least_load
+local session_replica = call('GET', P .. ':session:' .. session)
+local session_replica_load, least, least_load
 local others = { starting = 0, draining = 0, dead = 0, failed = 0 }
 local last_pick = 0
 local ids = call('ZRANGE', P .. ':replicas', 0, -1, 'WITHSCORES') -- the least recently picked first
@@ -47,7 +47,7 @@ for i = 1, #ids, 2 do
   if state == 'ready' then
     local load = in_flight(id)
     if not least or load < least_load then least, least_load = id, load end
-    if id == own then own_load = load end
+    if id == session_replica then session_replica_load = load end
   elseif state then
     others[state] = others[state] + 1
   end
@@ -61,7 +61,7 @@ if not least then
 end
 
 local chosen = least
-if own_load and own_load - least_load <= tonumber(ARGV[6]) then chosen = own end
+if session_replica_load and session_replica_load - least_load <= tonumber(ARGV[6]) then chosen = session_replica end
 local key = P .. ':in_flight:' .. chosen
 call('ZREMRANGEBYSCORE', key, '-inf', text(now))
 call('ZADD', key, now + ARGV[3], token)
