@@ -79,7 +79,13 @@ def in_order(desk: Desk) -> list[str]:
     return desk.state()
 
 
-@pytest.mark.parametrize("attempt", AS_USER.values(), ids=AS_USER.keys())
+FILLS = "fill the disks"
+"""Takes the guest's memory, too, and so belongs to the greedy ones here."""
+
+
+@pytest.mark.parametrize(
+    "attempt", [pytest.param(attempt, id=name) for name, attempt in AS_USER.items() if name != FILLS]
+)
 def test_a_user_changes_nothing(desk: Desk, in_order: list[str], attempt: str) -> None:
     said = desk.run(f"exec 2>&1; {attempt}")
 
@@ -132,6 +138,7 @@ GREED = {
     "memory": "python3 -c 'a = []\nwhile True: a.append(b\"x\" * (16 << 20))'",
     "open files": as_root("ulimit -n 60000; python3 -c \"a = [open('/etc/passwd') for _ in range(50000)]\""),
     "terminals": "python3 -c 'import os\na = [os.openpty() for _ in range(2000)]'",
+    FILLS: AS_USER[FILLS],
     "a disk": as_root("head -c 1000M /dev/zero >/full"),
 }
 
@@ -209,7 +216,10 @@ def replaced(desk: Desk) -> Iterator[tuple[VMClient, list[str]]]:
         open_things.callback(host.shutdown)
         code = base64.b64encode((ANOTHER_SERVER % {"port": host.server_port}).encode()).decode()
         with suppress(OSError, HTTPException):  # nobody is left who would answer
-            desk.run(as_root(f"echo {code} | base64 -d >/usr/lib/guest/python/server/__main__.py; kill -9 {SERVER}"))
+            place = "/usr/lib/guest/python/server"
+            desk.run(
+                as_root(f"cd {place} && rm -r __pycache__; echo {code} | base64 -d >__main__.py; kill -9 {SERVER}")
+            )
         gates = open_things.enter_context(closing(Gates()))
         gate = gates.open(["control"], lambda purpose: connect(desk.provider, VM, purpose, desk.endpoint))
         open_things.callback(gate.close)
