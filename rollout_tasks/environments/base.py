@@ -212,13 +212,12 @@ class Environment(World, Protocol):
         return None
 
     @classmethod
-    def prepare(cls, config: RunConfig, item: Item) -> None:
-        """Does slow work that needs no VM, such as downloads, before the attempt asks for one."""
+    def prepare(cls, config: RunConfig, item: Item) -> Mapping[str, str] | None:
+        """Does slow work that needs no VM, such as downloads, before the attempt asks for one.
 
-    @classmethod
-    def downloads(cls, item: Item) -> Mapping[str, str]:  # noqa: ARG003
-        """Returns what the item's attempts use of files that `prepare` has downloaded: their SHA-256 by URL. For the record."""
-        return {}
+        Returns:
+            For the attempt's record, the SHA-256 of each downloaded file by its URL; or None.
+        """
 
     @classmethod
     def preload(cls) -> None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,8 @@ class Attempt:
     config: RunConfig
     directory: Path
     worker: str
+    _downloads: Mapping[str, str] = field(default_factory=dict, init=False)
+    """The SHA-256 of each file that was downloaded for it, by URL."""
 
     def run(self, pulse: Pulse) -> Verdict:
         """Runs the attempt to a verdict, classified and cleaned up."""
@@ -110,7 +112,12 @@ class Attempt:
             pulse.interruption.scope(PREPARE_SECONDS, FailureClass.ENV_SETUP, message, grace=GRACE_SECONDS),
             boundary(FailureClass.ENV_SETUP, "preparing"),
         ):
-            environment_class.prepare(self.config, self.item)
+            hashes: Mapping[str, str] | None = returned(
+                environment_class.prepare(self.config, self.item),
+                Mapping[str, str] | None,
+                f"{environment_class.__name__}.prepare",
+            )
+            self._downloads = hashes or {}
             agent = registry.agent(self.config.agent or environment_class.default_agent)
             if (prepare := getattr(agent, "prepare", None)) is not None:
                 prepare()
@@ -228,7 +235,6 @@ class Attempt:
         roles = {
             role.role: {"model": role.model.name, "profile": role.profile_name} for role in self.config.model_roles
         }
-        downloads = environment_class.downloads(self.item)
         return {
             "run_id": self.run_id,
             "rollout_id": self.rollout_id,
@@ -241,7 +247,7 @@ class Attempt:
             "vm_id": vm.vm_id if vm else None,
             "started": time.time(),
             **({"roles": roles} if roles else {}),
-            **({"downloads": dict(downloads)} if downloads else {}),
+            **({"downloads": dict(self._downloads)} if self._downloads else {}),
         }
 
 

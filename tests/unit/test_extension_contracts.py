@@ -164,7 +164,6 @@ HAVE_DEFAULTS = {
             "conformance",
             "snapshot",
             "prepare",
-            "downloads",
             "preload",
             "check_available",
         ),
@@ -300,7 +299,7 @@ def test_a_delegate_needs_what_is_asked_of_its_class(load: Callable[[str, object
     assert str(told.value) == (
         f"environment 'broken' cannot be loaded from {PLACE}: the class lacks needs_vm, queue, default_agent; it lacks"
         " needs_desktop, compares_answers, scores_unfinished, needs_vm_for, check_item, needs, unmet, conformance, snapshot,"
-        " prepare, downloads, preload,"
+        " prepare, preload,"
         " check_available, which it can inherit from rollout_tasks.environments.base.Environment"
     )
 
@@ -313,7 +312,7 @@ def test_a_class_without_anything_is_told_what_to_inherit_from(load: Callable[[s
         f"environment 'broken' cannot be loaded from {PLACE}: the class lacks needs_vm, queue, default_agent, instructions,"
         " tools, reset, execute; it lacks needs_desktop, compares_answers, scores_unfinished, evaluate, close,"
         " needs_vm_for, check_item, needs,"
-        " unmet, conformance, snapshot, prepare, downloads, preload, check_available, which it can inherit from"
+        " unmet, conformance, snapshot, prepare, preload, check_available, which it can inherit from"
         " rollout_tasks.environments.base.Environment; __init__ must take (context), but takes ()"
     )
 

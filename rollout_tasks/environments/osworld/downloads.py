@@ -111,8 +111,8 @@ class DownloadCache:
         with self._lock(url):
             return self.find(url) or self._download(url, progress)
 
-    def fetch_all(self, urls: Iterable[str]) -> None:
-        """Downloads the files of one task, as far as they are not cached.
+    def fetch_all(self, urls: Iterable[str]) -> dict[str, str]:
+        """Downloads the files of one task, as far as they are not cached; returns their SHA-256 by URL.
 
         Raises:
             DownloadError: One cannot be downloaded, or they are too many, or too large together.
@@ -120,12 +120,15 @@ class DownloadCache:
         named = dict.fromkeys(urls)
         if len(named) > MOST_FILES_TOGETHER:
             raise DownloadError(f"the task names {len(named)} files, more than {MOST_FILES_TOGETHER}")
-        together = 0
+        together, hashes = 0, {}
         for url in named:
-            together += self.fetch(url).size
+            download = self.fetch(url)
+            hashes[url] = download.sha256
+            together += download.size
             if together > MAX_BYTES_TOGETHER:
                 larger = f"larger than {MAX_BYTES_TOGETHER >> 30} GiB together"
                 raise DownloadError(f"{url}: with this one, the task's files are {larger}")
+        return hashes
 
     def copy(self, url: str, target: Path) -> None:
         """Writes a copy of a URL's file to a path; a copy, since its users may change it.

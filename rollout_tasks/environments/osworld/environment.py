@@ -106,22 +106,13 @@ class OSWorldEnvironment(Environment):
         return own_snapshot(item)
 
     @classmethod
-    def prepare(cls, config: RunConfig, item: Item) -> None:  # noqa: ARG003
-        """Downloads the task's files, and waits until desktop-env is imported."""
+    def prepare(cls, config: RunConfig, item: Item) -> Mapping[str, str]:  # noqa: ARG003
+        """Downloads the task's files, and waits until desktop-env is imported; returns the files' hashes."""
         from rollout_tasks.environments.osworld.downloads import DownloadCache  # light workers need none of it
         from rollout_tasks.environments.osworld.session_opening import wait_until_imported
 
         wait_until_imported()
-        DownloadCache().fetch_all(file.url for file in files_of(task_config(item)))
-
-    @classmethod
-    def downloads(cls, item: Item) -> Mapping[str, str]:
-        """Returns the hashes of the task's files as they are in the cache: who offers them may change them."""
-        from rollout_tasks.environments.osworld.downloads import DownloadCache  # light workers need none of it
-
-        cache = DownloadCache()
-        files = files_of(task_config(item))
-        return {file.url: found.sha256 for file in files if (found := cache.find(file.url)) is not None}
+        return DownloadCache().fetch_all(file.url for file in files_of(task_config(item)))
 
     @classmethod
     def preload(cls) -> None:

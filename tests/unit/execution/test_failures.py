@@ -440,6 +440,15 @@ def test_an_attempt_says_where_its_time_went_and_what_was_asked(submit: Any) -> 
     assert len(lines) > 2
 
 
+def test_hashes_of_downloads_that_are_none_are_refused(submit: Any) -> None:
+    bench = submit({"needs_vm": True, "downloads": 3})
+
+    assert bench.execute() == "failed"
+
+    assert bench.verdict().failure_class is FailureClass.ENV_SETUP
+    assert "WatchedEnvironment.prepare returned 3 instead of" in bench.verdict().error
+
+
 def test_a_border_classifies_what_is_plain_and_passes_on_what_is_not() -> None:
     with pytest.raises(RolloutFailure, match=r"^there: KeyError: 1$") as plain, boundary(FailureClass.PARSE, "there"):
         raise KeyError(1)

@@ -48,14 +48,11 @@ class WatchedEnvironment(Environment):
         return item.env_config.get("snapshot")
 
     @classmethod
-    def prepare(cls, config: RunConfig, item: Item) -> None:  # noqa: ARG003
+    def prepare(cls, config: RunConfig, item: Item) -> Mapping[str, str] | None:  # noqa: ARG003
         CALLS.append(("prepare", 0))
         if item.env_config.get("at") == "prepare":
             _raise(item)
-
-    @classmethod
-    def downloads(cls, item: Item) -> Mapping[str, str]:
-        return dict(item.env_config.get("downloads", {}))
+        return item.env_config.get("downloads")
 
     def instructions(self, item: Item) -> str:  # noqa: ARG002
         return "Act."

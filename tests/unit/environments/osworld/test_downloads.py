@@ -163,12 +163,10 @@ def test_an_attempts_record_has_the_hashes_of_its_tasks_files(
         },
     }
     item = Item(id="t", question="?", metadata=task)
-    before = OSWorldEnvironment.downloads(item)
 
-    OSWorldEnvironment.prepare(RunConfig(), item)
-
-    assert before == {}
-    assert OSWorldEnvironment.downloads(item) == {server.url: hashlib.sha256(CONTENT).hexdigest()}
+    for _ in ("downloaded", "cached"):
+        assert OSWorldEnvironment.prepare(RunConfig(), item) == {server.url: hashlib.sha256(CONTENT).hexdigest()}
+    assert len(server.requests) == 1
 
 
 def test_two_urls_with_one_content_are_one_object(server: FileServer, cache: DownloadCache) -> None:
