@@ -75,7 +75,8 @@ _FEASIBLE_SINCE = (
 )
 """What infeasible tasks ask for, and the program version that can do it: from that version on, giving up is wrong."""
 _INSERTING = re.compile(
-    r"\b(?:insert|add|draw|create|put)\s+an?\s+(?:\w+\s+){0,2}(?:table|chart|image|picture|photo|shape|text ?box)\b",
+    r"\b(?:insert|add|draw|create|put)\s+an?\s+(?:(?!(?:above|around|at|below|beside|for|from|in|into|of|on|over|to|under|with)\b)\w+\s+){0,2}"
+    r"(?:table|chart|image|picture|photo|shape|text ?box)\b",
     re.IGNORECASE,
 )
 """What LibreOffice puts into the middle of what its window shows of a slide."""

@@ -197,6 +197,7 @@ def test_a_picture_that_another_office_pastes_is_another_picture() -> None:
         ("Insert a table there", {"examine_shape": False}, "faithful"),
         ('Add a note "table" to the slide', None, "faithful"),
         ("Make the table's text bold", None, "faithful"),
+        ("Add a caption below picture 2, and put a border around shape 3", None, "faithful"),
     ],
 )
 def test_where_something_new_is_on_a_slide_depends_on_the_window(
