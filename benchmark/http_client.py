@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from benchmark.deadline import with_deadlines
 
@@ -12,6 +15,8 @@ if TYPE_CHECKING:
 
 _SHORTEST_REAL_KEY = 16
 """Characters."""
+_NO_KEY = "sk-no-key-required"
+"""What llama.cpp's documentation has clients send; longer than some keys, and no secret."""
 BAD_PROXY = "the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names cannot be used"
 
 
@@ -47,13 +52,57 @@ def http_client(api_key: str, base_url: str) -> httpx2.Client:
 
 
 def without_key(text: str, key: str) -> str:
-    """Returns a text in which an endpoint may have sent the key back, without it. To be cut only then: a part would stay."""
-    return text.replace(key, "***") if key else text
+    """Returns a text in which an endpoint may have sent the key back, without it. To be cut only then: a part would stay.
+
+    The key is found as it is, and with characters of it escaped as in JSON (also in JSON within JSON) or in a URL.
+    """
+    if not key:
+        return text
+    text = text.replace(key, "***")
+    return _escaped(key).sub("***", text) if _may_be_escaped(text, key) else text
 
 
 def without_real_key(reply: str, key: str) -> str:
-    """Returns an endpoint's reply without the key, should it send that back; short keys are no secrets, but words like "none"."""
-    return reply.replace(key, "***") if len(key) >= _SHORTEST_REAL_KEY else reply
+    """Returns an endpoint's reply without the key, should it send that back; short keys are no secrets, but words like "none".
+
+    JSON stays JSON.
+    """
+    if len(key) < _SHORTEST_REAL_KEY or key == _NO_KEY:
+        return reply
+    masked = without_key(reply, key)
+    if masked == reply:
+        return reply
+    try:
+        return json.dumps(_without_key_in(json.loads(reply), key))
+    except (ValueError, RecursionError):
+        return masked
+
+
+def _without_key_in(value: Any, key: str) -> Any:
+    if isinstance(value, str):
+        return without_key(value, key)
+    if isinstance(value, list):
+        return [_without_key_in(one, key) for one in value]
+    if isinstance(value, dict):
+        return {without_key(name, key): _without_key_in(one, key) for name, one in value.items()}
+    return value
+
+
+def _may_be_escaped(text: str, key: str) -> bool:
+    """Returns whether a search for an escaped key, which is slow, is of use."""
+    return any(mark in text for mark in ("\\u00", "\\/", "%")) or '"' in key or "\\" in key
+
+
+@lru_cache(maxsize=8)
+def _escaped(key: str) -> re.Pattern[str]:
+    """Returns a pattern of the key in which any character may be escaped."""
+    return re.compile("".join(map(_maybe_escaped, key)))
+
+
+def _maybe_escaped(character: str) -> str:
+    plain = character if character.isalnum() else rf"\\*{re.escape(character)}"
+    code = f"{ord(character):02x}"
+    return rf"(?:{plain}|\\+u00(?i:{code})|%(?i:{code}))"
 
 
 def plain_key(key: str) -> str:
