@@ -7,24 +7,20 @@ about the agent and is raised.
 
 from __future__ import annotations
 
-import json
 import logging
+import os
 import posixpath
 import time
-import zipfile
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-from xml.etree import ElementTree
 
 import requests
-from lxml import etree
-from PIL import UnidentifiedImageError
 
 from rollout_tasks.environments.osworld import vm_client
 from rollout_tasks.environments.osworld.attached_desktop import Desktop
+from rollout_tasks.environments.osworld.damaged_files import cannot_be_read, may_be_damage
 from rollout_tasks.environments.osworld.desktop_env_import import LOGGER
 from rollout_tasks.environments.osworld.program_tests import command_for_tests, score_of
 from rollout_tasks.environments.osworld.task import file_names, metrics_of
@@ -34,18 +30,6 @@ logger = logging.getLogger(f"{LOGGER}.scoring")
 
 TEST_SUITE_METRIC = "check_python_file_by_test_suite"
 """desktop-env runs the agent's program in this process; this module runs it in the guest."""
-_UNREADABLE: tuple[type[Exception], ...] = (
-    UnidentifiedImageError,
-    UnicodeDecodeError,
-    etree.XMLSyntaxError,
-    ElementTree.ParseError,
-    json.JSONDecodeError,
-    zipfile.BadZipFile,
-)
-_UNREADABLE_BY: Mapping[str, tuple[type[Exception], ...]] = {
-    "check_gnome_favorite_apps": (SyntaxError, ValueError, TypeError, RecursionError),
-}
-"""What more a metric raises on a printed result of the wrong form: an empty list of names is printed as ``@as []``."""
 _READERS = frozenset(
     {
         "audio_in_slide",
@@ -58,19 +42,6 @@ _READERS = frozenset(
     }
 )
 """Getters that read files of the guest and raise errors about them; others return None, or ask for more than files."""
-_DAMAGED: tuple[type[Exception], ...] = (
-    *_UNREADABLE,
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    EOFError,
-    LookupError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-    zlib.error,
-)
-"""What reading a damaged file may raise, besides errors of the guest's server, the machine, or the task."""
 _GIVEN, _MISSING = 200, 404
 _NO_RESULT = object()
 _ROUNDING = 1e-6
@@ -110,13 +81,11 @@ def _watched(desktop: Desktop, task: Mapping[str, Any], name: str, metric: Calla
             return 0.0
         try:
             return metric(result, *arguments, **options)
-        except (*_UNREADABLE, *_UNREADABLE_BY.get(name, ())) as error:
-            logger.error("%s: the result cannot be read: %s", name, error)
         except Exception as error:
             if _is_missing(result):
                 logger.error("%s: there is no result: %s", name, error)
-            elif isinstance(error, _DAMAGED) and _takes_reference(metric, result, arguments, options):
-                logger.error("%s: the result lacks what the reference has: %s: %s", name, type(error).__name__, error)
+            elif _is_to_blame(result, error, name, metric, arguments, options):
+                logger.error("%s: the result cannot be compared: %s: %s", name, type(error).__name__, error)
             else:
                 raise
         return 0.0
@@ -124,16 +93,51 @@ def _watched(desktop: Desktop, task: Mapping[str, Any], name: str, metric: Calla
     return watched
 
 
-def _takes_reference(metric: Callable[..., Any], result: Any, arguments: Sequence[Any], options: Any) -> bool:
-    """Returns whether a metric that failed on a file can compare the reference with itself: then the file is to blame."""
+def _is_to_blame(
+    result: Any,
+    error: Exception,
+    name: str,
+    metric: Callable[..., Any],
+    arguments: Sequence[Any],
+    options: Mapping[str, Any],
+) -> bool:
+    """Returns whether a metric failed because of the result, not because of the reference, the task or the machine.
+
+    Where both are files, that is seen: it fails on the result again, and not on the reference in the result's place.
+    """
+    unreadable = cannot_be_read(error, name)
+    reference = _in_its_place(result, arguments)
+    if reference is None or (unreadable and _ending(reference) != _ending(result)):
+        return unreadable
+    return (
+        (unreadable or may_be_damage(error))
+        and not _succeeds(metric, result, arguments, options)
+        and _succeeds(metric, reference, arguments, options)
+    )
+
+
+def _in_its_place(result: Any, arguments: Sequence[Any]) -> Any:
+    """Returns the reference, if it and the result are files, or lists of files."""
     reference = arguments[0] if arguments else None
-    if not all(isinstance(path, str) and Path(path).is_file() for path in (result, reference)):
-        return False
+    if isinstance(result, list) and isinstance(reference, list):
+        return reference if all(map(_is_file, [*result, *reference])) else None
+    return reference if _is_file(result) and _is_file(reference) else None
+
+
+def _is_file(value: Any) -> bool:
+    return isinstance(value, str) and os.path.isfile(value)  # noqa: PTH113 - unlike Path, it takes any text
+
+
+def _succeeds(metric: Callable[..., Any], result: Any, arguments: Sequence[Any], options: Any) -> bool:
     try:
-        metric(reference, *arguments, **options)
+        metric(result, *arguments, **options)
     except Exception:  # noqa: BLE001 - other code, which may raise anything
         return False
     return True
+
+
+def _ending(files: Any) -> str:
+    return Path(files[0] if isinstance(files, list) else files).suffix.lower()
 
 
 Getter = Callable[[Any, Any], Any]
@@ -220,9 +224,7 @@ def _is_about_files(kind: str, error: Exception, answers: Sequence[int | None]) 
         return False
     if kind == "cache_file" and _MISSING not in answers:  # it should be there
         return False
-    if isinstance(error, OSError):
-        return error.errno is None  # of a library that reads files, not of this machine
-    return isinstance(error, _DAMAGED) and not isinstance(error, NotImplementedError)
+    return cannot_be_read(error) or (may_be_damage(error) and not isinstance(error, OSError))
 
 
 def _is_missing(result: Any) -> bool:
