@@ -96,12 +96,18 @@ def reason(error: BaseException) -> str:
 def fits(value: object, hint: Any) -> bool:
     """Returns whether a value is of the kind that an annotation names, of those that contracts use."""
     origin, arguments = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return True
     if origin is ClassVar:
         return fits(value, arguments[0])
     if origin in (Union, UnionType):
         return any(fits(value, one) for one in arguments)
     if origin is Literal:
         return any(type(value) is type(one) and value == one for one in arguments)
+    if origin is not None and issubclass(origin, Mapping):
+        return isinstance(value, origin) and all(
+            fits(name, arguments[0]) and fits(one, arguments[1]) for name, one in value.items()
+        )
     if origin is not None and issubclass(origin, Collection):
         return (
             isinstance(value, origin) and not isinstance(value, str) and all(fits(one, arguments[0]) for one in value)
@@ -261,8 +267,10 @@ def _words(hint: Any) -> str:
     if origin is Literal:
         return " or ".join(map(repr, arguments))
     if origin is not None:
-        each = "texts" if arguments[0] is str else f"{arguments[0].__name__} objects"
-        return f"a list of {each}" if issubclass(origin, Sequence) else f"a list or set of {each}"
+        each = ["texts" if one is str else f"{one.__name__} objects" for one in arguments]
+        if issubclass(origin, Mapping):
+            return f"a mapping of {' to '.join(each)}"
+        return f"a list of {each[0]}" if issubclass(origin, Sequence) else f"a list or set of {each[0]}"
     return _TYPE_NAMES.get(hint) or f"{'an' if hint.__name__[0] in 'AEIOU' else 'a'} {hint.__name__}"
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from rollout_tasks.agents.base import Episode
 from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.base import Environment, EnvironmentContext, VMAccess
 from rollout_tasks.errors import EpisodeInterrupted, FailureClass, RolloutFailure, boundary
-from rollout_tasks.execution.checked_environment import CheckedEnvironment
+from rollout_tasks.execution.checked_environment import CheckedEnvironment, prepared
 from rollout_tasks.execution.heartbeat import Pulse
 from rollout_tasks.execution.leased_vm import leased_vm
 from rollout_tasks.interruption import Interruption
@@ -55,7 +55,7 @@ class Attempt:
     config: RunConfig
     directory: Path
     worker: str
-    _downloads: Mapping[str, str] = field(default_factory=dict, init=False)
+    _downloads: dict[str, str] = field(default_factory=dict, init=False)
     """The SHA-256 of each file that was downloaded for it, by URL."""
 
     def run(self, pulse: Pulse) -> Verdict:
@@ -112,12 +112,7 @@ class Attempt:
             pulse.interruption.scope(PREPARE_SECONDS, FailureClass.ENV_SETUP, message, grace=GRACE_SECONDS),
             boundary(FailureClass.ENV_SETUP, "preparing"),
         ):
-            hashes: Mapping[str, str] | None = returned(
-                environment_class.prepare(self.config, self.item),
-                Mapping[str, str] | None,
-                f"{environment_class.__name__}.prepare",
-            )
-            self._downloads = hashes or {}
+            self._downloads = prepared(environment_class, self.config, self.item)
             agent = registry.agent(self.config.agent or environment_class.default_agent)
             if (prepare := getattr(agent, "prepare", None)) is not None:
                 prepare()
@@ -247,7 +242,7 @@ class Attempt:
             "vm_id": vm.vm_id if vm else None,
             "started": time.time(),
             **({"roles": roles} if roles else {}),
-            **({"downloads": dict(self._downloads)} if self._downloads else {}),
+            **({"downloads": self._downloads} if self._downloads else {}),
         }
 
 

@@ -5,22 +5,63 @@ Also measures the time that the environment takes.
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Real
 from typing import Literal
+from urllib.parse import urlsplit
 
 from benchmark.items import Item
-from rollout_tasks.environments.base import Observation, Tool, ToolCall, ToolResult, VMAccess, VMLost, World
+from rollout_tasks.config import RunConfig
+from rollout_tasks.environments.base import (
+    Environment,
+    Observation,
+    Tool,
+    ToolCall,
+    ToolResult,
+    VMAccess,
+    VMLost,
+    World,
+)
 from rollout_tasks.errors import FailureClass, RolloutFailure, boundary
-from vm_pool.contracts import returned
+from vm_pool.contracts import ContractBroken, returned
 from vm_pool.errors import LeaseLost
 
 MOST_TEXT = 250_000_000
 """Characters that an environment may say in one attempt: they stay in memory and on disk."""
 MOST_IMAGES = 600_000_000
 """Bytes of all the images that it may show in one attempt: they stay there, too."""
+MOST_DOWNLOADS = 1000
+"""Files whose hashes are recorded for one attempt."""
+
+
+def prepared(environment_class: type[Environment], config: RunConfig, item: Item) -> dict[str, str]:
+    """Prepares an attempt; returns the SHA-256 of each file that was downloaded, by its URL without user and password.
+
+    Raises:
+        ContractBroken: What the environment returns is something else.
+    """
+    method = f"{environment_class.__name__}.prepare"
+    hashes = returned(environment_class.prepare(config, item), Mapping[str, str] | None, method) or {}
+    if len(hashes) > MOST_DOWNLOADS:
+        raise ContractBroken(
+            f"{method} returned hashes of {len(hashes):,} files; at most {MOST_DOWNLOADS:,} are recorded"
+        )
+    if odd := [one for one in hashes.values() if not re.fullmatch("[0-9a-f]{64}", one)]:
+        raise ContractBroken(
+            f"{method} returned {odd[0][:100]!r} instead of a SHA-256, which has 64 hexadecimal digits"
+        )
+    return {_without_login(url): one for url, one in hashes.items()}
+
+
+def _without_login(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl() if "@" in parts.netloc else url
 
 
 class CheckedEnvironment(World):

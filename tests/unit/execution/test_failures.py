@@ -440,13 +440,33 @@ def test_an_attempt_says_where_its_time_went_and_what_was_asked(submit: Any) -> 
     assert len(lines) > 2
 
 
-def test_hashes_of_downloads_that_are_none_are_refused(submit: Any) -> None:
-    bench = submit({"needs_vm": True, "downloads": 3})
+@pytest.mark.parametrize(
+    ("hashes", "said"),
+    [
+        (3, "WatchedEnvironment.prepare returned 3 instead of a mapping of texts to texts"),
+        ({"https://files.example/a": None}, "instead of a mapping of texts to texts"),
+        ({"https://files.example/a": float("nan")}, "instead of a mapping of texts to texts"),
+        ({"https://files.example/a": "5F" * 32}, "instead of a SHA-256, which has 64 hexadecimal digits"),
+        ({"https://files.example/a": ""}, "returned '' instead of a SHA-256"),
+        ({f"https://files.example/{n}": "5f" * 32 for n in range(1001)}, "hashes of 1,001 files; at most 1,000"),
+    ],
+)
+def test_hashes_of_downloads_that_are_none_are_refused(submit: Any, hashes: object, said: str) -> None:
+    bench = submit({"needs_vm": True, "downloads": hashes})
 
     assert bench.execute() == "failed"
 
     assert bench.verdict().failure_class is FailureClass.ENV_SETUP
-    assert "WatchedEnvironment.prepare returned 3 instead of" in bench.verdict().error
+    assert said in bench.verdict().error
+
+
+def test_where_a_file_was_downloaded_is_recorded_without_the_login(submit: Any) -> None:
+    bench = submit({"needs_vm": True, "downloads": {"https://ann:s3cret@files.example/a?b=1": "5f" * 32}})
+
+    bench.execute()
+
+    header = json.loads((bench.folder.attempt(ROLLOUT, 1) / "trajectory.jsonl").read_text().splitlines()[0])["header"]
+    assert header["downloads"] == {"https://files.example/a?b=1": "5f" * 32}
 
 
 def test_a_border_classifies_what_is_plain_and_passes_on_what_is_not() -> None:
