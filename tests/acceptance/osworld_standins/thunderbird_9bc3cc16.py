@@ -57,6 +57,9 @@ def _saved(*chosen: Turn, button: str) -> list[Turn]:
         turn("I choose the account.", click(account, pause=1), when=account),
         turn("It unfolds.", {"name": "desktop_key_press", "arguments": {"key": "right", "pause": 1}}),
         turn("I open its inbox.", click("[section] Inbox", pause=1), when="[section] Inbox"),
+        # Mails that are still being indexed when a folder is opened do not always appear until it is opened again.
+        turn("I look into the trash.", click("[section] Trash", pause=2)),
+        turn("I open the inbox again.", click("[section] Inbox", pause=1)),
         turn("I choose a mail.", click(f"[static] {_TEST}", pause=1), when=f"[static] {_TEST}"),
         *chosen,
         turn("I save.", keys("ctrl", "s", pause=2)),

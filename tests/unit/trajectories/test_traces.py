@@ -1,0 +1,124 @@
+"""Traces of calls: each sampled token in exactly one, with the tokens and the pictures that the model saw before it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rollout_tasks.models.served import VersionSpan
+from rollout_tasks.trajectories.traces import SampledCall, TraceError, check_traces, traces_of
+
+A, B, C = ("a" * 64, "b" * 64, "c" * 64)
+
+
+def call(number: int, prompt: str, output: str, pictures: tuple[str, ...] = (), version: str = "") -> SampledCall:
+    """A call whose tokens are characters."""
+    spans = (VersionSpan(version, 0, len(output)),) if version else ()
+    ids, made = tuple(map(ord, prompt)), tuple(map(ord, output))
+    return SampledCall(number, ids, made, tuple(-float(one) for one in made), pictures, spans)
+
+
+def shown(trace) -> str:
+    """A trace as text, with what was sampled in capitals."""
+    return "".join(chr(one).upper() if own else chr(one) for one, own in zip(trace.ids, trace.sampled, strict=True))
+
+
+def test_prompts_that_extend_each_other_are_one_trace() -> None:
+    (trace,) = traces_of(
+        [call(1, "ask", "do", (A,)), call(2, "askdosee", "it", (A, B)), call(3, "askdoseeitend", "x", (A, B))]
+    )
+
+    assert shown(trace) == "askDOseeITendX"
+    assert (trace.calls, trace.pictures) == ((1, 2, 3), (A, B))
+    assert [one for one in trace.logprobs if one] == [-float(ord(one)) for one in "doitx"]
+
+
+def test_a_prompt_that_lacks_something_begins_another() -> None:
+    first, second = traces_of([call(1, "ask1", "do"), call(2, "ask2", "it"), call(3, "ask2it3", "end")])
+
+    assert (shown(first), shown(second)) == ("ask1DO", "ask2IT3END")
+
+
+def test_another_picture_of_the_same_size_begins_another() -> None:
+    """Its tokens are the same: only the picture tells."""
+    traces = traces_of(
+        [call(1, "see", "do", (A,)), call(2, "seedosee", "it", (B, C)), call(3, "seedosee", "it", (A, C))]
+    )
+
+    assert [(trace.calls, trace.pictures) for trace in traces] == [((1, 3), (A, C)), ((2,), (B, C))]
+
+
+def test_branches_share_what_was_sampled_once() -> None:
+    first, second = traces_of([call(1, "ask", "do"), call(2, "askdo1", "it"), call(3, "askdo2", "at")])
+
+    assert (shown(first), shown(second)) == ("askDO1IT", "askdo2AT")
+
+
+def test_a_call_extends_the_longest_run_that_it_can() -> None:
+    traces = traces_of([call(1, "a", "b"), call(2, "abc", "d"), call(3, "a", "c"), call(4, "abcde", "f")])
+
+    assert [trace.calls for trace in traces] == [(1, 2, 4), (3,)]
+
+
+def test_versions_of_weights_stand_where_they_were_sampled() -> None:
+    (trace,) = traces_of([call(1, "ask", "do", version="7"), call(2, "askdosee", "it", version="8")])
+
+    assert trace.spans == (VersionSpan("7", 3, 5), VersionSpan("8", 8, 10))
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        ({"prompt_ids": ()}, "call 2 has no token ids of its prompt"),
+        ({"output_ids": ()}, "call 2 has no token ids of its output"),
+        ({"logprobs": (0.0,)}, "call 2 has 1 log-probabilities for 2 sampled tokens"),
+    ],
+)
+def test_a_call_without_its_tokens_is_named(broken: dict[str, object], said: str) -> None:
+    with pytest.raises(TraceError, match=said):
+        traces_of([call(1, "ask", "do"), replace(call(2, "askdo!", "it"), **broken)])
+
+
+EPISODES = st.lists(
+    st.tuples(
+        st.integers(0, 3), st.text("abc", min_size=1, max_size=3), st.text("xyz", min_size=1, max_size=3), st.booleans()
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(EPISODES)
+def test_each_sampled_token_is_in_exactly_one_trace(turns: list[tuple[int, str, str, bool]]) -> None:
+    """Whatever an agent drops of its conversation, and wherever it goes back to."""
+    said, calls = ["s"], []
+    for number, (dropped, asked, output, at_the_end) in enumerate(turns, 1):
+        said = said[: max(1, len(said) - dropped)] if at_the_end else [said[0], *said[1 + dropped :]]
+        said.append(asked)
+        calls.append(call(number, "".join(said), output))
+        said.append(output)
+
+    traces = traces_of(calls)
+
+    check_traces(traces, calls)
+    assert sum(sum(trace.sampled) for trace in traces) == sum(len(one.output_ids) for one in calls)
+    for trace in traces:
+        assert len(trace.ids) == len(trace.sampled) == len(trace.logprobs)
+        assert all((one == 0) != own for one, own in zip(trace.logprobs, trace.sampled, strict=True))
+
+
+def test_a_trace_that_lost_a_token_is_found() -> None:
+    calls = [call(1, "ask", "do"), call(2, "askdosee", "it")]
+    (trace,) = traces_of(calls)
+    wrong = {
+        "tokens that call 2 sampled": replace(trace, ids=(*trace.ids[:-1], ord("!"))),
+        "1 tokens that no call sampled": replace(trace, sampled=(*trace.sampled[:7], True, *trace.sampled[8:])),
+        "of the calls": replace(trace, calls=(1,)),
+    }
+
+    for said, one in wrong.items():
+        with pytest.raises(TraceError, match=said if said != "1 tokens that no call sampled" else "call"):
+            check_traces([one], calls)
