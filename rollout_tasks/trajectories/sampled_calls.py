@@ -11,7 +11,8 @@ from typing import Any
 from rollout_tasks.models.base import Message
 from rollout_tasks.models.served import VersionSpan
 from rollout_tasks.trajectories.call_reader import read_calls
-from rollout_tasks.trajectories.calls import CALLS_NAME
+from rollout_tasks.trajectories.calls import CALLS_NAME, PICTURES_NAME
+from rollout_tasks.trajectories.data_urls import KINDS
 from rollout_tasks.trajectories.reader import RecordedReply, Trajectory, TrajectoryError, read_trajectory
 from rollout_tasks.trajectories.traces import SampledCall
 from rollout_tasks.trajectories.writer import FILE_KEY, RECORD_NAME, with_parts
@@ -31,6 +32,16 @@ def sampled_calls(directory: Path) -> list[SampledCall]:
         return _of_session(directory)
     trajectory = read_trajectory(directory, images=False)
     return [_of_reply(directory, trajectory, number, reply) for number, reply in enumerate(trajectory.replies, 1)]
+
+
+def picture_files(directory: Path) -> dict[str, Path]:
+    """Returns the files of an attempt's pictures by their SHA-256."""
+    folder = directory / PICTURES_NAME if (directory / CALLS_NAME).exists() else directory
+    return (
+        {_hash(folder, path.name): path for path in sorted(folder.iterdir()) if path.suffix.removeprefix(".") in KINDS}
+        if folder.is_dir()
+        else {}
+    )
 
 
 def _of_session(directory: Path) -> list[SampledCall]:

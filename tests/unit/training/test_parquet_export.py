@@ -1,0 +1,140 @@
+"""`rollouts export`: the rows of a run's traces, whose rewards are its scores, and what is left out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmark.items import Item
+from rollout_tasks.cli.export import export
+from rollout_tasks.config import RunConfig
+from rollout_tasks.errors import FailureClass, UserError
+from rollout_tasks.models.base import Reply, Usage
+from rollout_tasks.models.sent_messages import LeftOut
+from rollout_tasks.models.served import Served
+from rollout_tasks.runs.finalize import score_run
+from rollout_tasks.runs.folder import RunFolder
+from rollout_tasks.runs.verdict import Verdict
+from rollout_tasks.trajectories.writer import TrajectoryWriter
+
+parquet = pytest.importorskip("pyarrow.parquet")
+
+PICTURES = [b"\x89PNG\r\n\x1a\n" + bytes(range(start, start + 100)) for start in (0, 100)]
+SHA = [hashlib.sha256(one).hexdigest() for one in PICTURES]
+
+
+def seen(number: int) -> dict[str, Any]:
+    url = "data:image/png;base64," + b64encode(PICTURES[number]).decode()
+    return {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}
+
+
+def reply(prompt: list[int], output: list[int]) -> Reply:
+    tokens = {"prompt_token_ids": prompt, "token_ids": output, "logprobs": [-0.25] * len(output)} if prompt else {}
+    message = {"role": "assistant", "content": "x"}
+    return Reply(message, "x", (), "stop", Usage(), served=Served("r", "7", "7"), token_data=tokens)
+
+
+def end(
+    folder: RunFolder,
+    rollout_id: str,
+    score: float = 0.0,
+    failure: FailureClass | None = None,
+    *,
+    told: bool = True,
+) -> None:
+    number = folder.begin_attempt(rollout_id, 1)
+    writer = TrajectoryWriter(folder.attempt(rollout_id, number))
+    writer.start({})
+    for turn, (picture, prompt, output, dropped) in enumerate([(0, [1, 2], [3], 0), (1, [1, 9, 3, 5], [6, 7], 1)], 1):
+        writer.message(seen(picture))
+        said = reply(prompt if told else [], output)
+        writer.message(said.message, turn=turn, reply=said, left_out=LeftOut(dropped))
+    writer.finish()
+    status = "failed" if failure else "completed"
+    verdict = Verdict(rollout_id, number, status, score=None if failure else score, failure_class=failure)
+    folder.write_attempt(verdict)
+    folder.settle(verdict, written=True)
+
+
+@pytest.fixture(name="folder")
+def _folder(tmp_path: Path) -> RunFolder:
+    folder = RunFolder(tmp_path / "night-1")
+    items = [Item(name, "?") for name in ("a", "b")]
+    folder.description.create(RunConfig(rollouts_per_item=2), items, data_path="x.jsonl", data_name="x")
+    return folder
+
+
+def exported(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]], Any]:
+    export(run=str(folder.path), to=None, output_dir=Path("none"), as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    target = Path(told["folder"])
+    assert sorted(path.name for path in target.iterdir()) == ["pictures.parquet", "traces.parquet"]
+    rows, pictures = (parquet.read_table(target / f"{name}.parquet").to_pylist() for name in ("traces", "pictures"))
+    return rows, pictures, told
+
+
+def test_each_trace_has_the_score_of_its_rollout(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    end(folder, "a#0", 1.0)
+    end(folder, "a#1", 0.25)
+    end(folder, "b#0", failure=FailureClass.MAX_TURNS)
+    end(folder, "b#1", failure=FailureClass.VM_LOST)
+    score_run(folder, "exact_match")
+
+    rows, pictures, told = exported(folder, capsys)
+
+    named = [(row["item_id"], row["rollout"], row["trace"], row["reward"]) for row in rows]
+    assert named == [
+        *[("a", 0, 0, 1.0), ("a", 0, 1, 1.0), ("a", 1, 0, 0.25), ("a", 1, 1, 0.25)],
+        *[("b", 0, 0, 0.0), ("b", 0, 1, 0.0)],
+    ]
+    assert told["left_out"] == {"infrastructure_loss": 1}
+    assert (told["rollouts"], told["traces"], told["tokens"], told["sampled_tokens"], told["pictures"]) == (
+        3,
+        6,
+        27,
+        9,
+        2,
+    )
+    first, second = rows[:2]
+    assert (first["ids"], first["sampled"], first["pictures"]) == ([1, 2, 3], [False, False, True], [SHA[0]])
+    assert (second["ids"], second["logprobs"]) == ([1, 9, 3, 5, 6, 7], [0.0] * 4 + [-0.25] * 2)
+    assert (second["pictures"], second["versions"]) == ([SHA[1]], [{"version": "7", "start": 4, "end": 6}])
+    assert [(one["sha256"], one["kind"], one["bytes"]) for one in pictures] == [
+        (name, "png", picture) for name, picture in zip(SHA, PICTURES, strict=True)
+    ]
+
+
+def test_a_run_without_scores_or_without_tokens_is_refused(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    end(folder, "a#0", 1.0)
+    with pytest.raises(UserError, match="night-1 has no scores yet"):
+        exported(folder, capsys)
+    for rollout_id in ("a#1", "b#0", "b#1"):
+        end(folder, rollout_id, 1.0, told=False)
+    score_run(folder, "exact_match")
+
+    with pytest.raises(UserError, match=r"a/1/attempt-1: call 1 has no token ids of its prompt"):
+        exported(folder, capsys)
+
+    assert list((folder.path / "training").iterdir()) == []
+
+
+def test_what_is_told_as_text(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    for rollout_id in ("a#0", "a#1", "b#0"):
+        end(folder, rollout_id, 1.0)
+    end(folder, "b#1", failure=FailureClass.VM_LOST)
+    score_run(folder, "exact_match")
+
+    export(run=str(folder.path), to=folder.path / "there", output_dir=Path("none"), as_json=False)
+
+    said = capsys.readouterr()
+    assert said.out == f"3 rollouts, 6 traces, 27 tokens (9 sampled), 2 pictures: {folder.path / 'there'}\n"
+    assert "left out: 1 rollouts lost to the infrastructure" in said.err
