@@ -58,8 +58,8 @@ def without_key(text: str, key: str) -> str:
     """
     if not key:
         return text
-    text = text.replace(key, "***")
-    return _escaped(key).sub("***", text) if _may_be_escaped(text, key) else text
+    text = text.replace(key, "***").replace(json.dumps(key)[1:-1], "***")
+    return _escaped(key).sub("***", text) if _may_be_escaped(text) else text
 
 
 def without_real_key(reply: str, key: str) -> str:
@@ -73,7 +73,7 @@ def without_real_key(reply: str, key: str) -> str:
     if masked == reply:
         return reply
     try:
-        return json.dumps(_without_key_in(json.loads(reply), key))
+        return json.dumps(_without_key_in(json.loads(reply), key), allow_nan=False)
     except (ValueError, RecursionError):
         return masked
 
@@ -88,9 +88,9 @@ def _without_key_in(value: Any, key: str) -> Any:
     return value
 
 
-def _may_be_escaped(text: str, key: str) -> bool:
+def _may_be_escaped(text: str) -> bool:
     """Returns whether a search for an escaped key, which is slow, is of use."""
-    return any(mark in text for mark in ("\\u00", "\\/", "%")) or '"' in key or "\\" in key
+    return any(mark in text for mark in ("\\u00", "\\/", "%"))
 
 
 @lru_cache(maxsize=8)
@@ -100,9 +100,10 @@ def _escaped(key: str) -> re.Pattern[str]:
 
 
 def _maybe_escaped(character: str) -> str:
-    plain = character if character.isalnum() else rf"\\*{re.escape(character)}"
+    """Returns a pattern of one character. JSON within JSON has several backslashes before it; no run of them is tried twice."""
+    plain = character if character.isalnum() else rf"\\{{0,7}}+{re.escape(character)}"
     code = f"{ord(character):02x}"
-    return rf"(?:{plain}|\\+u00(?i:{code})|%(?i:{code}))"
+    return rf"(?:{plain}|\\{{1,7}}+u00(?i:{code})|%(?i:{code}))"
 
 
 def plain_key(key: str) -> str:

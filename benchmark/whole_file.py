@@ -88,6 +88,19 @@ class WholeFile:
             raise OSError(error.errno, error.strerror, str(self._path)) from error
 
 
+def sync_file(path: Path) -> None:
+    """Makes durable what was written to a file by other means.
+
+    Raises:
+        OSError: It cannot be opened or synced.
+    """
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
 def sync_folder(path: Path) -> None:
     """Makes durable which files a folder has.
 

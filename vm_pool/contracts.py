@@ -267,7 +267,7 @@ def _words(hint: Any) -> str:
     if origin is Literal:
         return " or ".join(map(repr, arguments))
     if origin is not None:
-        each = ["texts" if one is str else f"{one.__name__} objects" for one in arguments]
+        each = ["texts" if one is str else f"{getattr(one, '__name__', one)} objects" for one in arguments]
         if issubclass(origin, Mapping):
             return f"a mapping of {' to '.join(each)}"
         return f"a list of {each[0]}" if issubclass(origin, Sequence) else f"a list or set of {each[0]}"

@@ -10,7 +10,7 @@ import typer
 
 from rollout_tasks.cli import program
 from rollout_tasks.errors import UserError
-from rollout_tasks.runs.folder import find_run
+from rollout_tasks.runs.folder import RunFolder, find_run
 
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 
@@ -20,6 +20,7 @@ _REASONS = {
     "missing": "without a result",
     "unscored": "without a score",
     "no_calls": "in which no model replied",
+    "no_tokens": "whose model did not tell its tokens",
 }
 """Why rollouts are left out, as a sentence goes on."""
 
@@ -27,6 +28,9 @@ _REASONS = {
 @application.command(context_settings=program.any_spelling())
 def export(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or the path of its folder.")],
+    metric: Annotated[
+        str | None, typer.Option(help="Take the scores of the report with this metric. Default: the run's own.")
+    ] = None,
     to: Annotated[
         Path | None, typer.Option(help="The folder to write to. Default: training in the run's folder.")
     ] = None,
@@ -38,17 +42,18 @@ def export(
     traces.parquet has a row for each trace: its token ids, which were sampled,
     their log-probabilities, pictures by SHA-256, and the rollout's score as its
     reward. pictures.parquet has each picture once. Rollouts that the
-    infrastructure lost are left out. The run's model has to tell its tokens,
+    infrastructure lost are left out. The model must return its tokens,
     as vLLM does if a run has these options:
 
     [bold]--extra-body '{"return_token_ids": true, "logprobs": true}'[/bold]
     """
     folder = find_run(run, output_dir)
+    report = _report(folder, metric)
     from rollout_tasks.training.parquet_export import export_parquet  # here, because a refusal needs none of it
 
     target = to or folder.path / "training"
     try:
-        written = export_parquet(folder, target)
+        written = export_parquet(folder, report, target)
     except OSError as error:
         raise UserError(f"{error.filename or target}: {error.strerror}") from error
     if as_json:
@@ -59,4 +64,20 @@ def export(
         f" ({written['sampled_tokens']:,} sampled), {written['pictures']:,} pictures: {target}\n"
     )
     for reason, count in written["left_out"].items():
-        program.tell(f"left out: {count:,} rollouts {_REASONS[reason]}")
+        program.tell(f"left out: {count:,} rollout{'s' if count > 1 else ''} {_REASONS.get(reason, reason)}")
+
+
+def _report(folder: RunFolder, metric: str | None) -> Path:
+    """Returns the JSON report that has the rewards."""
+    from rollout_tasks.cli.run_progress import metric_of, score_again  # here, because it imports Celery
+
+    own, name = metric_of(folder), folder.path.name
+    if metric not in {None, own}:
+        report = folder.path / f"evaluation-{metric}.json"
+        if not report.is_file():
+            raise UserError(f"run {name} has no report with {metric}: make it with: {score_again(folder, str(metric))}")
+        return report
+    if not folder.has_report():
+        command = score_again(folder, own)
+        raise UserError(f"run {name} has no report, whose scores are the rewards: make it with: {command}")
+    return folder.evaluation

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Real
 from typing import Literal
-from urllib.parse import urlsplit
 
 from benchmark.items import Item
 from rollout_tasks.config import RunConfig
@@ -57,11 +56,7 @@ def prepared(environment_class: type[Environment], config: RunConfig, item: Item
 
 
 def _without_login(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return url
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl() if "@" in parts.netloc else url
+    return re.sub(r"^([^/?#]*//)[^/?#]*@", r"\1", url)
 
 
 class CheckedEnvironment(World):

@@ -6,7 +6,7 @@ import re
 
 _SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")
 _RUN_FILES = frozenset(
-    {"run.json", "items.jsonl", "evaluation.json", "events.jsonl", "report.md", "judged.jsonl", "logs"}
+    {"run.json", "items.jsonl", "evaluation.json", "events.jsonl", "report.md", "judged.jsonl", "logs", "training"}
 )
 """The run's own files beside them."""
 _PART_BYTES = 240

@@ -6,31 +6,36 @@ pictures.parquet   each picture once, by its SHA-256
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmark.whole_file import sync_folder
+from benchmark.whole_file import sync_file, sync_folder
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs.folder import RunFolder
-from rollout_tasks.training.rewarded_traces import RewardedTrace, rewarded_traces
-from rollout_tasks.trajectories.sampled_calls import picture_files
+from rollout_tasks.training.rewarded_traces import RewardedRollout, RewardedRollouts
+from rollout_tasks.trajectories.sampled_calls import read_picture
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetWriter
 
 TRACES_NAME, PICTURES_NAME = "traces.parquet", "pictures.parquet"
-_BATCH_TOKENS = 4_000_000
+_TEMPORARY = ".export-"
+_BATCH_TOKENS = 1_000_000
 """Tokens in memory before they are written."""
 _BATCH_BYTES = 64 << 20
 """The same for pictures."""
 
 
-def export_parquet(folder: RunFolder, target: Path) -> dict[str, Any]:
+def export_parquet(folder: RunFolder, report: Path, target: Path) -> dict[str, Any]:
     """Writes a run's traces and their pictures; files of the same name are replaced once both are complete.
 
     Args:
-        folder: A run that has been scored.
+        folder: The run.
+        report: The JSON report whose scores are the rewards.
         target: The folder to write to; made if there is none.
 
     Returns:
@@ -38,27 +43,31 @@ def export_parquet(folder: RunFolder, target: Path) -> dict[str, Any]:
         rollouts were ``left_out``, by the reason.
 
     Raises:
-        OSError: The target cannot be written.
-        UserError: As for `rewarded_traces`, or pyarrow is not installed, or a picture is missing.
+        BenchmarkError: The report is missing or cannot be read.
+        OSError: The target cannot be written, or a picture cannot be read.
+        UserError: A record cannot be read or cannot be true; no rollout has tokens; or pyarrow is not installed.
     """
+    rollouts = RewardedRollouts(folder, report)
     target.mkdir(parents=True, exist_ok=True)
-    temporary = {name: target / f".{name}.part" for name in (TRACES_NAME, PICTURES_NAME)}
-    try:
-        with _Files(folder.path.name, temporary[TRACES_NAME], temporary[PICTURES_NAME]) as files:
-            left_out = rewarded_traces(folder, files.add)
-        for name, path in temporary.items():
-            path.replace(target / name)
-    finally:
-        for path in temporary.values():
-            path.unlink(missing_ok=True)
+    for leftover in target.glob(f"{_TEMPORARY}*"):  # of a killed process
+        shutil.rmtree(leftover)
+    with tempfile.TemporaryDirectory(prefix=_TEMPORARY, dir=target) as temporary:
+        with _Files(folder.path.name, Path(temporary)) as files:
+            for rollout in rollouts:
+                files.add(rollout)
+        if rollouts.first_without_tokens and not files.counted["rollouts"]:
+            raise UserError(rollouts.first_without_tokens)
+        for name in (TRACES_NAME, PICTURES_NAME):
+            sync_file(Path(temporary, name))
+            Path(temporary, name).replace(target / name)
     sync_folder(target)
-    return {**files.counted, "left_out": dict(left_out)}
+    return {**files.counted, "left_out": dict(rollouts.left_out)}
 
 
 class _Files:
     """The two files while they are written."""
 
-    def __init__(self, run_id: str, traces: Path, pictures: Path) -> None:
+    def __init__(self, run_id: str, folder: Path) -> None:
         try:
             import pyarrow as arrow  # here, because it is optional
             from pyarrow import parquet
@@ -85,8 +94,10 @@ class _Files:
             [("sha256", arrow.string()), ("kind", arrow.string()), ("bytes", arrow.large_binary())]
         )
         self._run_id = run_id
-        self._traces: ParquetWriter = parquet.ParquetWriter(traces, traces_schema, compression="zstd")
-        self._pictures: ParquetWriter = parquet.ParquetWriter(pictures, pictures_schema, compression="none")
+        self._traces: ParquetWriter = parquet.ParquetWriter(folder / TRACES_NAME, traces_schema, compression="zstd")
+        self._pictures: ParquetWriter = parquet.ParquetWriter(
+            folder / PICTURES_NAME, pictures_schema, compression="none"
+        )
         self._rows: list[dict[str, Any]] = []
         self._shown: list[dict[str, Any]] = []
         self._waiting_tokens = self._waiting_bytes = 0
@@ -105,35 +116,29 @@ class _Files:
             self._traces.close()
             self._pictures.close()
 
-    def add(self, found: list[RewardedTrace]) -> None:
-        """Adds the traces of a rollout."""
+    def add(self, rollout: RewardedRollout) -> None:
+        """Adds a rollout's traces, and those of its pictures that are not there yet."""
         self.counted["rollouts"] += 1
-        files = picture_files(found[0].directory)
-        for one in found:
-            trace = one.trace
+        for number, trace in enumerate(rollout.traces):
             self.counted.update(traces=1, tokens=len(trace.ids), sampled_tokens=sum(trace.sampled))
             self._rows.append(
                 {
                     "run_id": self._run_id,
-                    "item_id": one.item_id,
-                    "rollout": one.rollout,
-                    "attempt": one.attempt,
-                    "trace": one.number,
-                    "reward": one.reward,
+                    "item_id": rollout.item_id,
+                    "rollout": rollout.index,
+                    "attempt": rollout.attempt,
+                    "trace": number,
+                    "reward": rollout.reward,
                     "ids": trace.ids,
                     "sampled": trace.sampled,
                     "logprobs": trace.logprobs or None,
                     "pictures": trace.pictures,
-                    "versions": [
-                        {"version": span.version, "start": span.start, "end": span.end} for span in trace.spans
-                    ],
+                    "versions": [asdict(span) for span in trace.spans],
                 }
             )
             self._waiting_tokens += len(trace.ids)
             for name in trace.pictures:
-                if name not in files:
-                    raise UserError(f"{one.directory}: the picture {name} is missing")
-                self._show(name, files[name])
+                self._show(name, rollout.pictures[name])
         if self._waiting_tokens >= _BATCH_TOKENS:
             self._write_rows()
 
@@ -142,7 +147,7 @@ class _Files:
             return
         self._known.add(name)
         self.counted["pictures"] += 1
-        content = file.read_bytes()
+        content = read_picture(file)
         self._shown.append({"sha256": name, "kind": file.suffix.removeprefix("."), "bytes": content})
         self._waiting_bytes += len(content)
         if self._waiting_bytes >= _BATCH_BYTES:

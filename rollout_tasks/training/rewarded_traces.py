@@ -7,7 +7,7 @@ shift the mean of its group either. A failure of the agent has the reward 0.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,76 +19,82 @@ from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.verdict import rollout_id_of
 from rollout_tasks.trajectories.call_reader import CallRecordError
 from rollout_tasks.trajectories.reader import TrajectoryError
-from rollout_tasks.trajectories.sampled_calls import sampled_calls
-from rollout_tasks.trajectories.traces import Trace, TraceError, check_traces, traces_of
+from rollout_tasks.trajectories.sampled_calls import read_sampled
+from rollout_tasks.trajectories.traces import TokensUnknown, Trace, TraceError, check_traces, traces_of
 
 
 @dataclass(frozen=True, slots=True)
-class RewardedTrace:
-    """One trace of a rollout."""
+class RewardedRollout:
+    """A rollout with its traces."""
 
     item_id: str
-    rollout: int
+    index: int
     """Which of the item's rollouts, from 0: those of one item are a group."""
     attempt: int
     """The attempt whose result counts."""
-    number: int
-    """Which of the rollout's traces, from 0."""
     reward: float
-    """The rollout's score, the same for all of its traces."""
-    trace: Trace
-    directory: Path
-    """The attempt's folder, in which the trace's pictures are."""
+    """Its score; each of its traces has it."""
+    traces: tuple[Trace, ...]
+    pictures: Mapping[str, Path]
+    """The files of the traces' pictures, by SHA-256."""
 
 
-def rewarded_traces(folder: RunFolder, take: Callable[[list[RewardedTrace]], None]) -> Counter[str]:
-    """Reads the traces of a run that has been scored, rollout by rollout.
+class RewardedRollouts:
+    """The rollouts of a run that a trainer can learn from, in the order of its report; read one by one."""
 
-    Args:
-        folder: The run.
-        take: Gets the traces of each rollout, at least one.
+    def __init__(self, folder: RunFolder, report: Path) -> None:
+        """Reads the scores.
 
-    Returns:
-        How many rollouts were left out, by the reason.
+        Args:
+            folder: The run.
+            report: The JSON report whose scores are the rewards.
 
-    Raises:
-        BenchmarkError: The report cannot be read.
-        UserError: The run has no report, or a record cannot be read or contradicts itself.
-    """
-    if not folder.has_report():
-        raise UserError(
-            f"run {folder.path.name} has no scores yet, and they are the rewards: rollouts rescore gives it some"
-        )
-    left_out: Counter[str] = Counter()
+        Raises:
+            BenchmarkError: The report is missing or cannot be read.
+        """
+        self.left_out: Counter[str] = Counter()
+        """How many rollouts were left out so far, by the reason."""
+        self.first_without_tokens = ""
+        """Where it was first seen that a model did not tell its tokens: a sentence, or empty."""
+        self._folder = folder
+        self._scored: list[tuple[str, int, float]] = []
+        scan_report(report, self._take_item)
 
-    def take_item(row: Mapping[str, Any]) -> None:
+    def __iter__(self) -> Iterator[RewardedRollout]:
+        """Yields them.
+
+        Raises:
+            UserError: A record cannot be read, or what it says cannot be true.
+        """
+        for item_id, index, reward in self._scored:
+            found = self._read(item_id, index, reward)
+            if found is not None and found.traces:
+                yield found
+            elif found is not None:
+                self.left_out["no_calls"] += 1
+
+    def _take_item(self, row: Mapping[str, Any]) -> None:
         for rollout in row["rollouts"]:
-            if rollout["standing"] not in VALID or rollout["score"] is None:
-                left_out[str(rollout["standing"])] += 1
-                continue
-            found = _traces(folder, str(row["item_id"]), int(rollout["index"]), float(rollout["score"]))
-            if found:
-                take(found)
+            if rollout["standing"] in VALID and rollout["score"] is not None:
+                self._scored.append((str(row["item_id"]), int(rollout["index"]), float(rollout["score"])))
             else:
-                left_out["no_calls"] += 1
+                self.left_out[str(rollout["standing"])] += 1
 
-    scan_report(folder.evaluation, take_item)
-    return left_out
-
-
-def _traces(folder: RunFolder, item_id: str, index: int, reward: float) -> list[RewardedTrace]:
-    rollout_id = rollout_id_of(item_id, index)
-    verdict = folder.final_verdict(rollout_id)
-    directory = folder.attempt(rollout_id, verdict.attempt)
-    try:
-        calls = sampled_calls(directory)
-        traces = traces_of(calls)
-        check_traces(traces, calls)
-    except (CallRecordError, TrajectoryError) as error:
-        raise UserError(str(error)) from error
-    except TraceError as error:
-        raise UserError(f"{directory}: {error}") from error
-    return [
-        RewardedTrace(item_id, index, verdict.attempt, number, reward, trace, directory)
-        for number, trace in enumerate(traces)
-    ]
+    def _read(self, item_id: str, index: int, reward: float) -> RewardedRollout | None:
+        """Returns a rollout, or None if its model did not tell its tokens."""
+        rollout_id = rollout_id_of(item_id, index)
+        attempt = self._folder.final_verdict(rollout_id).attempt
+        directory = self._folder.attempt(rollout_id, attempt)
+        try:
+            episode = read_sampled(directory)
+            traces = traces_of(episode.calls)
+            check_traces(traces, episode.calls)
+        except (CallRecordError, TrajectoryError) as error:
+            raise UserError(f"rollout {rollout_id}: {error}") from error
+        except TokensUnknown as error:
+            self.first_without_tokens = self.first_without_tokens or f"{directory}: {error}"
+            self.left_out["no_tokens"] += 1
+            return None
+        except TraceError as error:
+            raise UserError(f"{directory}: {error}") from error
+        return RewardedRollout(item_id, index, attempt, reward, tuple(traces), episode.pictures)

@@ -7,14 +7,23 @@ and before the first is in it as context. Every trace of an episode gets the epi
 
 from __future__ import annotations
 
+import math
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rollout_tasks.models.served import VersionSpan
 
+_MOST_IDS = 1 << 31
+"""Files hold token ids in 32 bits."""
+
 
 class TraceError(ValueError):
-    """A call cannot be a part of any trace: one sentence that names it."""
+    """What is recorded of a call cannot be true: one sentence that names it."""
+
+
+class TokensUnknown(TraceError):
+    """The engine did not tell which tokens it saw and sampled in a call: one sentence that names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +64,13 @@ class _Run:
     """A trace that may still be extended."""
 
     calls: list[int] = field(default_factory=list)
-    ids: list[int] = field(default_factory=list)
+    ids: array[int] = field(default_factory=lambda: array("i"))
     sampled: list[bool] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     pictures: tuple[str, ...] = ()
     spans: list[VersionSpan] = field(default_factory=list)
 
-    def is_extended_by(self, call: SampledCall) -> bool:
+    def is_extended_by(self, call: SampledCall, prompt: array[int]) -> bool:
         """Returns whether a call's prompt begins with all of this run, pictures included.
 
         Pictures of one size have the same tokens, so equal tokens alone do not tell that the model saw the same.
@@ -69,12 +78,12 @@ class _Run:
         return (
             bool(self.logprobs) == bool(call.logprobs)
             and call.pictures[: len(self.pictures)] == self.pictures
-            and list(call.prompt_ids[: len(self.ids)]) == self.ids
+            and memoryview(prompt)[: len(self.ids)] == memoryview(self.ids)
         )
 
-    def extend(self, call: SampledCall) -> None:
-        context = call.prompt_ids[len(self.ids) :]
-        self.ids += [*context, *call.output_ids]
+    def extend(self, call: SampledCall, prompt: array[int]) -> None:
+        context = prompt[len(self.ids) :]
+        self.ids += context + array("i", call.output_ids)
         self.sampled += [False] * len(context) + [True] * len(call.output_ids)
         if call.logprobs:
             self.logprobs += [*[0.0] * len(context), *call.logprobs]
@@ -104,21 +113,26 @@ def traces_of(calls: Iterable[SampledCall]) -> list[Trace]:
         calls: In the order in which they were made.
 
     Raises:
-        TraceError: A call has no tokens of its prompt or of its output, or not as many log-probabilities as tokens.
+        TokensUnknown: The engine did not tell the tokens of a call.
+        TraceError: What is recorded of a call's tokens cannot be true.
     """
     runs: list[_Run] = []
     for call in calls:
         _check(call)
-        extended = max((run for run in runs if run.is_extended_by(call)), key=lambda run: len(run.ids), default=None)
-        if extended is None:
-            extended = _Run()
-            runs.append(extended)
-        extended.extend(call)
+        prompt = array("i", call.prompt_ids)
+        longest: _Run | None = None
+        for run in runs:
+            if (longest is None or len(run.ids) > len(longest.ids)) and run.is_extended_by(call, prompt):
+                longest = run
+        if longest is None:
+            longest = _Run()
+            runs.append(longest)
+        longest.extend(call, prompt)
     return [run.trace() for run in runs]
 
 
 def check_traces(traces: Sequence[Trace], calls: Sequence[SampledCall]) -> None:
-    """Checks that every sampled token of every call is in exactly one trace, as it was sampled.
+    """Checks that each call is in exactly one trace, with the prompt, the pictures and the tokens that it had.
 
     Raises:
         TraceError: One is not; the message names the call.
@@ -128,21 +142,35 @@ def check_traces(traces: Sequence[Trace], calls: Sequence[SampledCall]) -> None:
     if numbers != sorted(known):
         raise TraceError(f"the traces are of the calls {numbers}, and the episode has {sorted(known)}")
     for trace in traces:
-        sampled = [one for one, own in zip(trace.ids, trace.sampled, strict=True) if own]
+        reached, spans = 0, list[VersionSpan]()
         for number in trace.calls:
-            output = list(known[number].output_ids)
-            if sampled[: len(output)] != output:
-                raise TraceError(f"the trace has not the tokens that call {number} sampled")
-            del sampled[: len(output)]
-        if sampled:
-            raise TraceError(f"the trace of call {trace.calls[0]} has {len(sampled)} tokens that no call sampled")
+            call = known[number]
+            first, end = len(call.prompt_ids), len(call.prompt_ids) + len(call.output_ids)
+            spans += [VersionSpan(one.version, first + one.start, first + one.end) for one in call.spans]
+            if (
+                trace.ids[:end] != call.prompt_ids + call.output_ids
+                or trace.sampled[reached:end] != (False,) * (first - reached) + (True,) * (end - first)
+                or trace.logprobs[reached:end] != ((0.0,) * (first - reached) + call.logprobs if call.logprobs else ())
+                or trace.pictures[: len(call.pictures)] != call.pictures
+            ):
+                raise TraceError(f"the trace of call {number} is not what its model saw and sampled")
+            reached = end
+        if len(trace.ids) != reached or len(trace.sampled) != reached or trace.spans != tuple(spans):
+            raise TraceError(f"the trace of call {trace.calls[-1]} has more than its calls")
 
 
 def _check(call: SampledCall) -> None:
     if not call.prompt_ids or not call.output_ids:
         what = "output" if call.prompt_ids else "prompt"
-        raise TraceError(f"call {call.number} has no token ids of its {what}: its engine did not tell them")
+        raise TokensUnknown(f"call {call.number} has no token ids of its {what}: its engine did not tell them")
+    wrong = next(
+        (one for one in call.prompt_ids + call.output_ids if type(one) is not int or not 0 <= one < _MOST_IDS), None
+    )
+    if wrong is not None:
+        raise TraceError(f"call {call.number} has {str(wrong)[:50]!r} among its token ids")
     if call.logprobs and len(call.logprobs) != len(call.output_ids):
         raise TraceError(
             f"call {call.number} has {len(call.logprobs)} log-probabilities for {len(call.output_ids)} sampled tokens"
         )
+    if not all(isinstance(one, float | int) and math.isfinite(one) for one in call.logprobs):
+        raise TraceError(f"call {call.number} has a log-probability that is no number")

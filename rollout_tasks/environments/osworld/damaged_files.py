@@ -67,6 +67,8 @@ def cannot_be_read(error: Exception, metric: str = "") -> bool:
         error: The error.
         metric: The metric that raised it.
     """
+    if isinstance(error, requests.RequestException):
+        return False
     if isinstance(error, (*_UNREADABLE, *_UNREADABLE_BY.get(metric, ()))):
         return True
     kind = type(error)
@@ -81,5 +83,5 @@ def may_be_damage(error: Exception) -> bool:
 
 
 def _is_of_a_library(error: Exception) -> bool:
-    """Returns whether it is an `OSError` of a library that reads files, not of this machine or its network."""
-    return isinstance(error, OSError) and error.errno is None and not isinstance(error, requests.RequestException)
+    """Returns whether it is an `OSError` with which a library complains about a file, not one of this machine or a network."""
+    return type(error) is OSError and error.errno is None

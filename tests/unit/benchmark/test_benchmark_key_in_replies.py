@@ -52,3 +52,12 @@ def test_other_encodings_are_left_alone() -> None:
     encoded = base64.b64encode(KEY.encode()).decode()
 
     assert without_key(encoded, KEY) == encoded
+
+
+@pytest.mark.parametrize("much", ["\\" * 500_000, "%41" * 200_000, r"\u0041" * 200_000, "Ab" * 300_000])
+def test_a_reply_that_is_almost_all_escapes_is_read_at_once(much: str) -> None:
+    assert without_key(f"%{much}", KEY) == f"%{much}"
+
+
+def test_numbers_that_json_cannot_have_are_left_as_they_are() -> None:
+    assert without_real_key(f'{{"a": 1e400, "b": "{KEY}"}}', KEY) == '{"a": 1e400, "b": "***"}'

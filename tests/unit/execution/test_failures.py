@@ -460,13 +460,14 @@ def test_hashes_of_downloads_that_are_none_are_refused(submit: Any, hashes: obje
     assert said in bench.verdict().error
 
 
-def test_where_a_file_was_downloaded_is_recorded_without_the_login(submit: Any) -> None:
-    bench = submit({"needs_vm": True, "downloads": {"https://ann:s3cret@files.example/a?b=1": "5f" * 32}})
+@pytest.mark.parametrize("place", ["files.example/a?b=1", "[bad/a", "files.example/@a"])
+def test_where_a_file_was_downloaded_is_recorded_without_the_login(submit: Any, place: str) -> None:
+    bench = submit({"needs_vm": True, "downloads": {f"https://ann:s3@cret@{place}": "5f" * 32}})
 
     bench.execute()
 
     header = json.loads((bench.folder.attempt(ROLLOUT, 1) / "trajectory.jsonl").read_text().splitlines()[0])["header"]
-    assert header["downloads"] == {"https://files.example/a?b=1": "5f" * 32}
+    assert header["downloads"] == {f"https://{place}": "5f" * 32}
 
 
 def test_a_border_classifies_what_is_plain_and_passes_on_what_is_not() -> None:

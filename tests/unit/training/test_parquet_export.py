@@ -70,9 +70,9 @@ def _folder(tmp_path: Path) -> RunFolder:
 
 
 def exported(
-    folder: RunFolder, capsys: pytest.CaptureFixture[str]
+    folder: RunFolder, capsys: pytest.CaptureFixture[str], metric: str | None = None
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], Any]:
-    export(run=str(folder.path), to=None, output_dir=Path("none"), as_json=True)
+    export(run=str(folder.path), metric=metric, to=None, output_dir=Path("none"), as_json=True)
     told = json.loads(capsys.readouterr().out)
     target = Path(told["folder"])
     assert sorted(path.name for path in target.iterdir()) == ["pictures.parquet", "traces.parquet"]
@@ -114,17 +114,57 @@ def test_each_trace_has_the_score_of_its_rollout(folder: RunFolder, capsys: pyte
 def test_a_run_without_scores_or_without_tokens_is_refused(
     folder: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    end(folder, "a#0", 1.0)
-    with pytest.raises(UserError, match="night-1 has no scores yet"):
-        exported(folder, capsys)
-    for rollout_id in ("a#1", "b#0", "b#1"):
+    for rollout_id in ("a#0", "a#1", "b#0", "b#1"):
         end(folder, rollout_id, 1.0, told=False)
+    with pytest.raises(
+        UserError, match=r"night-1 has no report, whose .*: rollouts rescore .*night-1 --metric exact_match"
+    ):
+        exported(folder, capsys)
     score_run(folder, "exact_match")
 
-    with pytest.raises(UserError, match=r"a/1/attempt-1: call 1 has no token ids of its prompt"):
+    with pytest.raises(UserError, match=r"a/0/attempt-1: call 1 has no token ids of its prompt"):
         exported(folder, capsys)
 
     assert list((folder.path / "training").iterdir()) == []
+
+
+def test_some_rollouts_without_tokens_are_left_out(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    for rollout_id in ("a#0", "a#1", "b#0"):
+        end(folder, rollout_id, 1.0, told=False)
+    end(folder, "b#1", 1.0)
+    score_run(folder, "exact_match")
+
+    rows, _, told = exported(folder, capsys)
+
+    assert ({row["item_id"] for row in rows}, told["left_out"]) == ({"b"}, {"no_tokens": 3})
+
+
+def test_the_rewards_of_another_metric(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    for rollout_id in ("a#0", "a#1", "b#0", "b#1"):
+        end(folder, rollout_id, 1.0)
+    score_run(folder, "exact_match", suffix="-contains_answer")
+
+    rows, *_ = exported(folder, capsys, "contains_answer")
+
+    assert len(rows) == 8
+    with pytest.raises(UserError, match="night-1 has no report with f1_score"):
+        exported(folder, capsys, "f1_score")
+
+
+def test_what_a_killed_export_left_is_removed_and_links_are_not_followed(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for rollout_id in ("a#0", "a#1", "b#0", "b#1"):
+        end(folder, rollout_id, 1.0)
+    score_run(folder, "exact_match")
+    victim, target = tmp_path / "victim", folder.path / "training"
+    victim.write_text("mine")
+    (target / ".export-killed").mkdir(parents=True)
+    (target / "traces.parquet").symlink_to(victim)
+
+    exported(folder, capsys)
+
+    assert victim.read_text() == "mine"
 
 
 def test_what_is_told_as_text(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,8 +173,8 @@ def test_what_is_told_as_text(folder: RunFolder, capsys: pytest.CaptureFixture[s
     end(folder, "b#1", failure=FailureClass.VM_LOST)
     score_run(folder, "exact_match")
 
-    export(run=str(folder.path), to=folder.path / "there", output_dir=Path("none"), as_json=False)
+    export(run=str(folder.path), metric=None, to=folder.path / "there", output_dir=Path("none"), as_json=False)
 
     said = capsys.readouterr()
     assert said.out == f"3 rollouts, 6 traces, 27 tokens (9 sampled), 2 pictures: {folder.path / 'there'}\n"
-    assert "left out: 1 rollouts lost to the infrastructure" in said.err
+    assert "left out: 1 rollout lost to the infrastructure" in said.err

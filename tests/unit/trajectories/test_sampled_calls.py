@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,7 @@ from rollout_tasks.models.served import Served, VersionSpan
 from rollout_tasks.models.served_call import Sampled, ServedCall
 from rollout_tasks.trajectories.calls import CallWriter
 from rollout_tasks.trajectories.reader import TrajectoryError
-from rollout_tasks.trajectories.sampled_calls import sampled_calls
+from rollout_tasks.trajectories.sampled_calls import read_sampled
 from rollout_tasks.trajectories.traces import traces_of
 from rollout_tasks.trajectories.writer import TrajectoryWriter
 
@@ -64,7 +67,7 @@ def test_an_agent_of_this_project_that_dropped_a_picture(tmp_path: Path) -> None
             replied([], []).message, turn=3, reply=replied([1, 9, 3, 4, 5, 6], [7], "7", "8"), left_out=LeftOut(1)
         )
 
-    first, second, third = sampled_calls(tmp_path)
+    first, second, third = read_sampled(tmp_path).calls
 
     assert (first.pictures, second.pictures, third.pictures) == ((HASHES[FIRST],), *[(HASHES[SECOND],)] * 2)
     assert (first.prompt_ids, first.output_ids, first.logprobs) == ((1, 2), (3, 4), (-0.5, -0.5))
@@ -96,11 +99,63 @@ def test_a_session_of_the_gateway(tmp_path: Path) -> None:
         writer.record(served(2, "served"))
         writer.record(served(1, "cut"))
 
-    (call,) = sampled_calls(tmp_path)
+    (call,) = read_sampled(tmp_path).calls
 
     assert (call.number, call.pictures) == (2, (HASHES[FIRST], HASHES[SECOND]))
     assert (call.prompt_ids, call.output_ids, call.logprobs) == ((1, 2), (3, 4), (-1.0, -2.0))
     assert [one.version for one in call.spans] == ["7", "8"]
+
+
+@pytest.mark.parametrize(
+    "url", ["https://pictures.example/a.png", "data:image/jpg;base64,/9j/4AAQ", "data:image/png;base64,!"]
+)
+def test_a_picture_that_is_in_no_file_is_not_passed_over(tmp_path: Path, url: str) -> None:
+    """Two such pictures have the same tokens, and nothing would tell them apart."""
+    part = {"type": "image_url", "image_url": {"url": url}}
+    with finished(TrajectoryWriter(tmp_path / "own")) as writer:
+        writer.start({})
+        writer.message({"role": "user", "content": [part]})
+        writer.message(replied([], []).message, turn=1, reply=replied([1], [2]), left_out=LeftOut())
+    call = served(1, "served")
+    with CallWriter(tmp_path / "session", {}) as calls:
+        calls.record(replace(call, messages=[{"role": "user", "content": [part]}]))
+
+    for record in ("own", "session"):
+        with pytest.raises(TrajectoryError, match="a picture that is in no file"):
+            read_sampled(tmp_path / record)
+
+
+@pytest.mark.parametrize("kind", ["a link", "a folder", "a pipe"])
+def test_a_picture_that_is_no_regular_file_is_not_read(tmp_path: Path, kind: str) -> None:
+    """A run's folder may come from elsewhere."""
+    with finished(TrajectoryWriter(tmp_path)) as writer:
+        writer.start({})
+        writer.message(seen(FIRST))
+        writer.message(replied([], []).message, turn=1, reply=replied([1], [2]), left_out=LeftOut())
+    (picture,) = tmp_path.glob("*.png")
+    picture.unlink()
+    {
+        "a link": lambda: picture.symlink_to("/etc/hostname"),
+        "a folder": picture.mkdir,
+        "a pipe": lambda: os.mkfifo(picture),
+    }[kind]()
+
+    with pytest.raises(TrajectoryError, match=picture.name):
+        read_sampled(tmp_path)
+
+
+@pytest.mark.parametrize(("tokens", "said"), [({"token_ids": 3}, "no list of token_ids"), (None, "no list of")])
+def test_tokens_that_are_no_list_are_named(tmp_path: Path, tokens: object, said: str) -> None:
+    with finished(TrajectoryWriter(tmp_path)) as writer:
+        writer.start({})
+        writer.message(replied([], []).message, turn=1, reply=replied([1], [2]), left_out=LeftOut())
+    record = tmp_path / "trajectory.jsonl"
+    lines = [json.loads(line) for line in record.read_text().splitlines()]
+    lines[-1]["reply"]["token_data"] = tokens
+    record.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    with pytest.raises(TrajectoryError, match=said):
+        read_sampled(tmp_path)
 
 
 def test_a_record_whose_picture_is_missing_says_so(tmp_path: Path) -> None:
@@ -112,4 +167,4 @@ def test_a_record_whose_picture_is_missing_says_so(tmp_path: Path) -> None:
     picture.unlink()
 
     with pytest.raises(TrajectoryError, match=f"{picture.name}: No such file"):
-        sampled_calls(tmp_path)
+        read_sampled(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -75,6 +76,10 @@ def test_versions_of_weights_stand_where_they_were_sampled() -> None:
         ({"prompt_ids": ()}, "call 2 has no token ids of its prompt"),
         ({"output_ids": ()}, "call 2 has no token ids of its output"),
         ({"logprobs": (0.0,)}, "call 2 has 1 log-probabilities for 2 sampled tokens"),
+        ({"logprobs": (0.0, None)}, "call 2 has a log-probability that is no number"),
+        ({"logprobs": (0.0, math.nan)}, "call 2 has a log-probability that is no number"),
+        ({"output_ids": (1, "2")}, "call 2 has '2' among its token ids"),
+        ({"prompt_ids": (1 << 31,)}, "call 2 has '2147483648' among its token ids"),
     ],
 )
 def test_a_call_without_its_tokens_is_named(broken: dict[str, object], said: str) -> None:
@@ -110,15 +115,29 @@ def test_each_sampled_token_is_in_exactly_one_trace(turns: list[tuple[int, str, 
         assert all((one == 0) != own for one, own in zip(trace.logprobs, trace.sampled, strict=True))
 
 
-def test_a_trace_that_lost_a_token_is_found() -> None:
-    calls = [call(1, "ask", "do"), call(2, "askdosee", "it")]
-    (trace,) = traces_of(calls)
-    wrong = {
-        "tokens that call 2 sampled": replace(trace, ids=(*trace.ids[:-1], ord("!"))),
-        "1 tokens that no call sampled": replace(trace, sampled=(*trace.sampled[:7], True, *trace.sampled[8:])),
-        "of the calls": replace(trace, calls=(1,)),
-    }
+CALLS = [call(1, "ask", "do", (A,), "7"), call(2, "askdosee", "it", (A, B), "8")]
+EXPECTED = (False,) * 3 + (True,) * 2 + (False,) * 3 + (True,) * 2
+BROKEN: dict[str, tuple[dict[str, object], str]] = {
+    "another token sampled": ({"ids": tuple(map(ord, "askdoseei!"))}, "call 2"),
+    "another token of the prompt": ({"ids": tuple(map(ord, "ask!oseeit"))}, "call 1"),
+    "context taken for sampled": ({"sampled": (False,) * 3 + (True,) * 7}, "call 2"),
+    "sampled taken for context": ({"sampled": (False,) * 8 + (True,) * 2}, "call 1"),
+    "one token more": (
+        {"ids": tuple(map(ord, "askdoseeit!")), "sampled": (*EXPECTED, True)},
+        "call 2",
+    ),
+    "another log-probability": ({"logprobs": (0.0,) * 10}, "call 1"),
+    "a picture lost": ({"pictures": (A,)}, "call 2"),
+    "pictures the other way round": ({"pictures": (B, A)}, "call 1"),
+    "a version lost": ({"spans": ()}, "call 2"),
+    "a call lost": ({"calls": (1,)}, "of the calls"),
+}
 
-    for said, one in wrong.items():
-        with pytest.raises(TraceError, match=said if said != "1 tokens that no call sampled" else "call"):
-            check_traces([one], calls)
+
+@pytest.mark.parametrize(("broken", "said"), BROKEN.values(), ids=list(BROKEN))
+def test_a_trace_that_is_not_what_was_sampled_is_found(broken: dict[str, object], said: str) -> None:
+    (trace,) = traces_of(CALLS)
+    check_traces([trace], CALLS)
+
+    with pytest.raises(TraceError, match=said):
+        check_traces([replace(trace, **broken)], CALLS)
