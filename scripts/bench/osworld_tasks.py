@@ -184,7 +184,7 @@ def page(rows: Sequence[Row], others: Iterable[Item], listed: str, full_list: st
 
 _NEED_LABELS = {
     "programs": "programs in the guest",
-    "downloads": "files to download (`scripts/prefetch.py`)",
+    "downloads": "files to download (`rollouts prefetch`)",
     "packages": "Python packages besides",
     "internet": "the internet in the guest",
     "proxy": "a proxy",
