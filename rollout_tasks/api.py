@@ -33,6 +33,7 @@ from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.verdict import Verdict, rollout_ids
 from rollout_tasks.settings import settings
+from rollout_tasks.training.groups import Group, read_group
 
 __all__ = ["Run", "RunResult", "embedded_services", "find", "run", "submit"]
 
@@ -70,6 +71,18 @@ class RunResult:
         ``cancelled`` and the failure class ``cancelled``; it is left out unless the run is `over`.
         """
         yield from _results(RunFolder(self.folder), over=self.over)
+
+    def groups(self) -> Iterator[Group]:
+        """Returns each item's rollouts with their traces and rewards: what a trainer learns from.
+
+        Raises:
+            BenchmarkError: The run's metric cannot be used.
+            UserError: A record cannot be read, or what it says cannot be true.
+        """
+        folder = RunFolder(self.folder)
+        config = folder.description.config()
+        for item in folder.description.each_item():
+            yield read_group(folder, item, metric=config.metric, size=config.rollouts_per_item)
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """Returns each item with its score, as in ``evaluation.json``."""
@@ -151,6 +164,24 @@ class Run:
         In the end it yields those of rollouts that were cancelled before they began: status and failure class ``cancelled``.
         """
         return self._as_they_come()
+
+    async def groups(self) -> AsyncIterator[Group]:
+        """Yields each item's rollouts with their traces and rewards, once all of them have ended: what a trainer learns from.
+
+        Raises:
+            BenchmarkError: The run's metric cannot be used.
+            UserError: A record cannot be read, or what it says cannot be true.
+        """
+        folder = RunFolder(self.folder)
+        config = await asyncio.to_thread(folder.description.config)
+        items = {item.id: item for item in await asyncio.to_thread(folder.description.items)}
+        to_come = dict.fromkeys(items, config.rollouts_per_item)
+        async for result in self:
+            to_come[result.item_id] -= 1
+            if not to_come[result.item_id]:
+                item = items.pop(result.item_id)
+                size = config.rollouts_per_item
+                yield await asyncio.to_thread(read_group, folder, item, metric=config.metric, size=size)
 
     async def _as_they_come(self) -> AsyncIterator[RolloutResult]:
         left = await asyncio.to_thread(_rollouts, RunFolder(self.folder))

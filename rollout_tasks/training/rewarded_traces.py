@@ -22,6 +22,9 @@ from rollout_tasks.trajectories.reader import TrajectoryError
 from rollout_tasks.trajectories.sampled_calls import read_sampled
 from rollout_tasks.trajectories.traces import TokensUnknown, Trace, TraceError, check_traces, traces_of
 
+NO_CALLS, NO_TOKENS = "no_calls", "no_tokens"
+"""Reasons to leave out a rollout, besides its standing: no model replied in it; its model did not return its tokens."""
+
 
 @dataclass(frozen=True, slots=True)
 class RewardedRollout:
@@ -37,6 +40,29 @@ class RewardedRollout:
     traces: tuple[Trace, ...]
     pictures: Mapping[str, Path]
     """The files of the traces' pictures, by SHA-256."""
+
+
+def read_rollout(folder: RunFolder, item_id: str, index: int, reward: float) -> RewardedRollout:
+    """Reads a rollout that has ended; it has no traces if no model replied in it.
+
+    Raises:
+        TokensUnknown: Its model did not return its tokens.
+        UserError: Its record cannot be read, or what that says cannot be true.
+    """
+    rollout_id = rollout_id_of(item_id, index)
+    attempt = folder.final_verdict(rollout_id).attempt
+    directory = folder.attempt(rollout_id, attempt)
+    try:
+        episode = read_sampled(directory)
+        traces = traces_of(episode.calls)
+        check_traces(traces, episode.calls)
+    except (CallRecordError, TrajectoryError) as error:
+        raise UserError(f"rollout {rollout_id}: {error}") from error
+    except TokensUnknown as error:
+        raise TokensUnknown(f"{directory}: {error}") from error
+    except TraceError as error:
+        raise UserError(f"{directory}: {error}") from error
+    return RewardedRollout(item_id, index, attempt, reward, tuple(traces), episode.pictures)
 
 
 class RewardedRollouts:
@@ -55,7 +81,7 @@ class RewardedRollouts:
         self.left_out: Counter[str] = Counter()
         """How many rollouts were left out so far, by the reason."""
         self.first_without_tokens = ""
-        """Where it was first seen that a model did not tell its tokens: a sentence, or empty."""
+        """Where it was first seen that a model did not return its tokens: a sentence, or empty."""
         self._folder = folder
         self._scored: list[tuple[str, int, float]] = []
         scan_report(report, self._take_item)
@@ -67,11 +93,16 @@ class RewardedRollouts:
             UserError: A record cannot be read, or what it says cannot be true.
         """
         for item_id, index, reward in self._scored:
-            found = self._read(item_id, index, reward)
-            if found is not None and found.traces:
+            try:
+                found = read_rollout(self._folder, item_id, index, reward)
+            except TokensUnknown as error:
+                self.first_without_tokens = self.first_without_tokens or str(error)
+                self.left_out[NO_TOKENS] += 1
+                continue
+            if found.traces:
                 yield found
-            elif found is not None:
-                self.left_out["no_calls"] += 1
+            else:
+                self.left_out[NO_CALLS] += 1
 
     def _take_item(self, row: Mapping[str, Any]) -> None:
         for rollout in row["rollouts"]:
@@ -79,22 +110,3 @@ class RewardedRollouts:
                 self._scored.append((str(row["item_id"]), int(rollout["index"]), float(rollout["score"])))
             else:
                 self.left_out[str(rollout["standing"])] += 1
-
-    def _read(self, item_id: str, index: int, reward: float) -> RewardedRollout | None:
-        """Returns a rollout, or None if its model did not tell its tokens."""
-        rollout_id = rollout_id_of(item_id, index)
-        attempt = self._folder.final_verdict(rollout_id).attempt
-        directory = self._folder.attempt(rollout_id, attempt)
-        try:
-            episode = read_sampled(directory)
-            traces = traces_of(episode.calls)
-            check_traces(traces, episode.calls)
-        except (CallRecordError, TrajectoryError) as error:
-            raise UserError(f"rollout {rollout_id}: {error}") from error
-        except TokensUnknown as error:
-            self.first_without_tokens = self.first_without_tokens or f"{directory}: {error}"
-            self.left_out["no_tokens"] += 1
-            return None
-        except TraceError as error:
-            raise UserError(f"{directory}: {error}") from error
-        return RewardedRollout(item_id, index, attempt, reward, tuple(traces), episode.pictures)

@@ -2,71 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmark.items import Item
 from rollout_tasks.cli.export import export
-from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import FailureClass, UserError
-from rollout_tasks.models.base import Reply, Usage
-from rollout_tasks.models.sent_messages import LeftOut
-from rollout_tasks.models.served import Served
 from rollout_tasks.runs.finalize import score_run
 from rollout_tasks.runs.folder import RunFolder
-from rollout_tasks.runs.verdict import Verdict
-from rollout_tasks.trajectories.writer import TrajectoryWriter
+from tests.unit.training.ended_rollouts import PICTURES, SHA, end, run_of
 
 parquet = pytest.importorskip("pyarrow.parquet")
-
-PICTURES = [b"\x89PNG\r\n\x1a\n" + bytes(range(start, start + 100)) for start in (0, 100)]
-SHA = [hashlib.sha256(one).hexdigest() for one in PICTURES]
-
-
-def seen(number: int) -> dict[str, Any]:
-    url = "data:image/png;base64," + b64encode(PICTURES[number]).decode()
-    return {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}
-
-
-def reply(prompt: list[int], output: list[int]) -> Reply:
-    tokens = {"prompt_token_ids": prompt, "token_ids": output, "logprobs": [-0.25] * len(output)} if prompt else {}
-    message = {"role": "assistant", "content": "x"}
-    return Reply(message, "x", (), "stop", Usage(), served=Served("r", "7", "7"), token_data=tokens)
-
-
-def end(
-    folder: RunFolder,
-    rollout_id: str,
-    score: float = 0.0,
-    failure: FailureClass | None = None,
-    *,
-    told: bool = True,
-) -> None:
-    number = folder.begin_attempt(rollout_id, 1)
-    writer = TrajectoryWriter(folder.attempt(rollout_id, number))
-    writer.start({})
-    for turn, (picture, prompt, output, dropped) in enumerate([(0, [1, 2], [3], 0), (1, [1, 9, 3, 5], [6, 7], 1)], 1):
-        writer.message(seen(picture))
-        said = reply(prompt if told else [], output)
-        writer.message(said.message, turn=turn, reply=said, left_out=LeftOut(dropped))
-    writer.finish()
-    status = "failed" if failure else "completed"
-    verdict = Verdict(rollout_id, number, status, score=None if failure else score, failure_class=failure)
-    folder.write_attempt(verdict)
-    folder.settle(verdict, written=True)
 
 
 @pytest.fixture(name="folder")
 def _folder(tmp_path: Path) -> RunFolder:
-    folder = RunFolder(tmp_path / "night-1")
-    items = [Item(name, "?") for name in ("a", "b")]
-    folder.description.create(RunConfig(rollouts_per_item=2), items, data_path="x.jsonl", data_name="x")
-    return folder
+    return run_of(tmp_path / "night-1", ["a", "b"], rollouts_per_item=2)
 
 
 def exported(
