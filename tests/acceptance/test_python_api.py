@@ -6,14 +6,26 @@ import asyncio
 import json
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
 
 from benchmark import Benchmark, BenchmarkError
-from rollout_tasks import ParallelRolloutConfig, RunConfig, UserError, embedded_services, find, run, submit
+from rollout_tasks import (
+    ParallelRolloutConfig,
+    RunConfig,
+    UserError,
+    embedded_services,
+    find,
+    run,
+    serve_function,
+    submit,
+)
 from rollout_tasks.runs.folder import RunFolder
+from rollout_tasks.training.groups import Group
 from tests.acceptance.multi_process_program import PRINTED, PROGRAM
 from tests.conftest import REPOSITORY
 
@@ -64,6 +76,64 @@ def test_a_run_on_workers_whose_results_are_taken_as_they_come(tmp_path: Path) -
         assert again.progress().completed == 6
     assert sorted(came) == [f"item-{n}" for n in range(6)]
     assert again.progress().completed == 6, "its folder tells it when the services are gone"
+
+
+def test_a_trainer_takes_each_group_as_it_ends_while_it_samples_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each item's three rollouts, its own sampler is right in as many as the item says."""
+    path = tmp_path / "work.jsonl"
+    path.write_text(
+        "".join(json.dumps({"id": f"item-{n}", "question": f"right {n}", "answer": "42"}) + "\n" for n in range(4))
+    )
+    asked = Counter[str]()
+
+    def sample(request: dict[str, Any]) -> dict[str, Any]:
+        question = str(request["messages"][-1]["content"]).split()[-1]
+        asked[question] += 1
+        message = {"role": "assistant", "content": "42" if asked[question] <= int(question) else "41"}
+        logprobs = {"content": [{"token": "4", "logprob": -0.5}, {"token": "2", "logprob": -0.25}]}
+        choice = {
+            "index": 0,
+            "message": message,
+            "finish_reason": "stop",
+            "token_ids": [8, int(question)],
+            "logprobs": logprobs,
+        }
+        return {"model": "policy", "prompt_token_ids": [5, 6, 7], "choices": [choice]}
+
+    with serve_function(sample, "policy") as endpoint:
+        monkeypatch.setenv("OPENAI_API_KEY", endpoint.api_key)
+        config = RunConfig.model_validate(
+            {
+                "env_mode": "math",
+                "metric": "exact_match",
+                "rollouts_per_item": 3,
+                "model": {
+                    "name": "policy",
+                    "base_url": endpoint.base_url,
+                    "extra_body": {"return_token_ids": True, "logprobs": True},
+                },
+                "output_dir": tmp_path / "results",
+            }
+        )
+
+        async def groups() -> list[Group]:
+            submitted = await asyncio.to_thread(submit, config, Benchmark(path))
+            return [group async for group in submitted.groups()]
+
+        with embedded_services(2, logs=tmp_path / "logs"):
+            came = asyncio.run(groups())
+
+    assert {group.item_id: sum(group.rewards) for group in came} == {f"item-{n}": n for n in range(4)}
+    assert [group.item_id for group in came if group.is_level] == [
+        group.item_id for group in came if group.item_id in {"item-0", "item-3"}
+    ]
+    traces = [(group.item_id, trace) for group in came for rollout in group.rollouts for trace in rollout.traces]
+    assert len(traces) == 12
+    for name, trace in traces:
+        assert trace.ids == (5, 6, 7, 8, int(name.removeprefix("item-")))
+        assert trace.logprobs == (0.0, 0.0, 0.0, -0.5, -0.25)
 
 
 @pytest.mark.slow
