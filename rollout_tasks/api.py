@@ -19,6 +19,7 @@ from typing import Any
 import redis
 
 from benchmark.benchmark import Benchmark
+from benchmark.metrics import JUDGE_METRIC
 from benchmark.results import RolloutResult
 from benchmark.sources import STANDARD_INPUT
 from benchmark.stored_report import scan_report
@@ -33,7 +34,7 @@ from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.verdict import Verdict, rollout_ids
 from rollout_tasks.settings import settings
-from rollout_tasks.training.groups import Group, read_group
+from rollout_tasks.training.groups import Group, group_of, groups_of
 
 __all__ = ["Run", "RunResult", "embedded_services", "find", "run", "submit"]
 
@@ -73,16 +74,12 @@ class RunResult:
         yield from _results(RunFolder(self.folder), over=self.over)
 
     def groups(self) -> Iterator[Group]:
-        """Returns each item's rollouts with their traces and rewards: what a trainer learns from.
+        """Returns each item's rollouts with their traces and rewards, which are the report's scores: what a trainer learns from.
 
         Raises:
-            BenchmarkError: The run's metric cannot be used.
-            UserError: A record cannot be read, or what it says cannot be true.
+            BenchmarkError: The run has no report, or it cannot be read.
         """
-        folder = RunFolder(self.folder)
-        config = folder.description.config()
-        for item in folder.description.each_item():
-            yield read_group(folder, item, metric=config.metric, size=config.rollouts_per_item)
+        yield from groups_of(RunFolder(self.folder))
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """Returns each item with its score, as in ``evaluation.json``."""
@@ -168,20 +165,26 @@ class Run:
     async def groups(self) -> AsyncIterator[Group]:
         """Yields each item's rollouts with their traces and rewards, once all of them have ended: what a trainer learns from.
 
+        Of a run that a model judges, all come from its report, when it is over.
+
         Raises:
-            BenchmarkError: The run's metric cannot be used.
-            UserError: A record cannot be read, or what it says cannot be true.
+            BenchmarkError: The run's metric cannot be used, or a judged run has no report that can be read.
+            UserError: A verdict cannot be read.
         """
         folder = RunFolder(self.folder)
         config = await asyncio.to_thread(folder.description.config)
+        judged = config.metric == JUDGE_METRIC
         items = {item.id: item for item in await asyncio.to_thread(folder.description.items)}
         to_come = dict.fromkeys(items, config.rollouts_per_item)
         async for result in self:
             to_come[result.item_id] -= 1
-            if not to_come[result.item_id]:
+            if not judged and not to_come[result.item_id]:
                 item = items.pop(result.item_id)
                 size = config.rollouts_per_item
-                yield await asyncio.to_thread(read_group, folder, item, metric=config.metric, size=size)
+                yield await asyncio.to_thread(group_of, folder, item, metric=config.metric, size=size)
+        if judged:
+            for group in groups_of(folder):
+                yield group
 
     async def _as_they_come(self) -> AsyncIterator[RolloutResult]:
         left = await asyncio.to_thread(_rollouts, RunFolder(self.folder))

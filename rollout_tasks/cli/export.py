@@ -15,12 +15,13 @@ from rollout_tasks.runs.folder import RunFolder, find_run
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 
 _REASONS = {
-    "infrastructure_loss": "lost to the infrastructure",
+    "infrastructure_loss": "lost to infrastructure failures",
     "cancelled": "cancelled",
     "missing": "without a result",
     "unscored": "without a score",
     "no_calls": "in which no model replied",
-    "no_tokens": "whose model did not tell its tokens",
+    "no_tokens": "whose model did not return its tokens",
+    "unreadable": "whose record cannot be read",
 }
 """Why rollouts are left out, as a sentence goes on."""
 
@@ -41,9 +42,9 @@ def export(
 
     traces.parquet has a row for each trace: its token ids, which were sampled,
     their log-probabilities, pictures by SHA-256, and the rollout's score as its
-    reward. pictures.parquet has each picture once. Rollouts that the
-    infrastructure lost are left out. The model must return its tokens,
-    as vLLM does if a run has these options:
+    reward. pictures.parquet has each picture once. Rollouts lost to
+    infrastructure failures are left out. The model must return its tokens, as
+    vLLM does if a run has these options:
 
     [bold]--extra-body '{"return_token_ids": true, "logprobs": true}'[/bold]
     """
@@ -65,6 +66,8 @@ def export(
     )
     for reason, count in written["left_out"].items():
         program.tell(f"left out: {count:,} rollout{'s' if count > 1 else ''} {_REASONS.get(reason, reason)}")
+    if written["problem"]:
+        program.tell(f"the first problem was: {written['problem']}")
 
 
 def _report(folder: RunFolder, metric: str | None) -> Path:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 
 from benchmark.items import Item
-from benchmark.judge import Judge
-from benchmark.results import VALID
 from benchmark.scoring import Outcome, score_each
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.verdict import rollout_id_of
-from rollout_tasks.training.rewarded_traces import NO_CALLS, NO_TOKENS, RewardedRollout, read_rollout
-from rollout_tasks.trajectories.traces import TokensUnknown
+from rollout_tasks.training.rewarded_traces import LeftOut, RewardedRollout, reported, rewarded
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +18,11 @@ class Group:
 
     item_id: str
     rollouts: tuple[RewardedRollout, ...]
-    """Those that say something about the model; a group's mean is computed over these."""
+    """The valid ones, over which a group's mean is computed; there may be none."""
     left_out: Mapping[str, int]
     """How many others there were, by the reason: ``infrastructure_loss``, ``no_tokens`` ..."""
+    problem: str = ""
+    """What was wrong with the first that had no tokens or whose record could not be read: a sentence, or empty."""
 
     @property
     def rewards(self) -> tuple[float, ...]:
@@ -33,40 +31,37 @@ class Group:
 
     @property
     def is_level(self) -> bool:
-        """Whether no rollout did better than another: then none of them has an advantage."""
+        """Whether no rollout did better than another, as where there are fewer than two: none has an advantage over the mean."""
         return len(set(self.rewards)) < 2
 
 
-def read_group(folder: RunFolder, item: Item, *, metric: str, size: int, judge: Judge | None = None) -> Group:
-    """Scores and reads an item's rollouts, which have all ended.
+def groups_of(folder: RunFolder) -> Iterator[Group]:
+    """Yields the groups of a run that has its report.
+
+    Raises:
+        BenchmarkError: The report is missing or cannot be read.
+    """
+    for item_id, rows in reported(folder.evaluation):
+        left_out = LeftOut()
+        found = tuple(rewarded(folder, item_id, rows, left_out))
+        yield Group(item_id, found, dict(left_out.counted), left_out.first_problem)
+
+
+def group_of(folder: RunFolder, item: Item, *, metric: str, size: int) -> Group:
+    """Scores and reads an item's rollouts, which have all ended, of a run that has no report yet.
 
     Args:
         folder: The run.
         item: The item.
-        metric: The metric for answers that the environment did not score itself.
+        metric: The metric for answers that the environment did not score itself; not one that asks a model.
         size: How many rollouts the item has.
-        judge: The judge for ``llm_judgement``; default: the one the environment names.
 
     Raises:
         BenchmarkError: The metric cannot be used.
-        UserError: A record cannot be read, or what it says cannot be true.
+        UserError: A verdict cannot be read.
     """
     verdicts = [folder.final_verdict(rollout_id_of(item.id, index)) for index in range(size)]
-    outcome = Outcome(item, [verdict.as_result() for verdict in verdicts])
-    ((_, row),) = score_each([outcome], metric=metric, judge=judge)
-    found: list[RewardedRollout] = []
-    left_out: Counter[str] = Counter()
-    for rollout in row.rollouts:
-        if rollout.standing not in VALID or rollout.score is None:
-            left_out[rollout.standing] += 1
-            continue
-        try:
-            one = read_rollout(folder, item.id, rollout.index, rollout.score)
-        except TokensUnknown:
-            left_out[NO_TOKENS] += 1
-            continue
-        if one.traces:
-            found.append(one)
-        else:
-            left_out[NO_CALLS] += 1
-    return Group(item.id, tuple(found), dict(left_out))
+    ((_, row),) = score_each([Outcome(item, [verdict.as_result() for verdict in verdicts])], metric=metric)
+    left_out = LeftOut()
+    found = tuple(rewarded(folder, item.id, map(asdict, row.rollouts), left_out))
+    return Group(item.id, found, dict(left_out.counted), left_out.first_problem)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from benchmark.whole_file import sync_file, sync_folder
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs.folder import RunFolder
-from rollout_tasks.training.rewarded_traces import RewardedRollout, RewardedRollouts
+from rollout_tasks.training.rewarded_traces import LeftOut, RewardedRollout, reported, rewarded
 from rollout_tasks.trajectories.sampled_calls import read_picture
 
 if TYPE_CHECKING:
@@ -39,29 +39,30 @@ def export_parquet(folder: RunFolder, report: Path, target: Path) -> dict[str, A
         target: The folder to write to; made if there is none.
 
     Returns:
-        How many ``rollouts``, ``traces``, ``tokens``, ``sampled_tokens`` and ``pictures`` were written, and how many
-        rollouts were ``left_out``, by the reason.
+        How many ``rollouts``, ``traces``, ``tokens``, ``sampled_tokens`` and ``pictures`` were written; how many
+        rollouts were ``left_out``, by the reason; and the first ``problem`` with their records, or an empty text.
 
     Raises:
         BenchmarkError: The report is missing or cannot be read.
         OSError: The target cannot be written, or a picture cannot be read.
-        UserError: A record cannot be read or cannot be true; no rollout has tokens; or pyarrow is not installed.
+        UserError: No rollout has tokens, or a record that can be read; or pyarrow is not installed.
     """
-    rollouts = RewardedRollouts(folder, report)
+    items, left_out = reported(report), LeftOut()
     target.mkdir(parents=True, exist_ok=True)
     for leftover in target.glob(f"{_TEMPORARY}*"):  # of a killed process
         shutil.rmtree(leftover)
     with tempfile.TemporaryDirectory(prefix=_TEMPORARY, dir=target) as temporary:
         with _Files(folder.path.name, Path(temporary)) as files:
-            for rollout in rollouts:
-                files.add(rollout)
-        if rollouts.first_without_tokens and not files.counted["rollouts"]:
-            raise UserError(rollouts.first_without_tokens)
+            for item_id, rows in items:
+                for rollout in rewarded(folder, item_id, rows, left_out):
+                    files.add(rollout)
+        if left_out.first_problem and not files.counted["rollouts"]:
+            raise UserError(left_out.first_problem)
         for name in (TRACES_NAME, PICTURES_NAME):
             sync_file(Path(temporary, name))
             Path(temporary, name).replace(target / name)
     sync_folder(target)
-    return {**files.counted, "left_out": dict(rollouts.left_out)}
+    return {**files.counted, "left_out": dict(left_out.counted), "problem": left_out.first_problem}
 
 
 class _Files:
@@ -75,6 +76,14 @@ class _Files:
             raise UserError("Parquet files need the package pyarrow: uv pip install pyarrow") from error
         self._arrow = arrow
         span = arrow.struct([("version", arrow.string()), ("start", arrow.int32()), ("end", arrow.int32())])
+        output = arrow.struct(
+            [
+                ("call", arrow.int32()),
+                ("start", arrow.int32()),
+                ("end", arrow.int32()),
+                ("finish_reason", arrow.string()),
+            ]
+        )
         traces_schema = arrow.schema(
             [
                 ("run_id", arrow.string()),
@@ -83,10 +92,13 @@ class _Files:
                 ("attempt", arrow.int32()),
                 ("trace", arrow.int32()),
                 ("reward", arrow.float64()),
+                ("failure_class", arrow.string()),
+                ("model", arrow.string()),
                 ("ids", arrow.list_(arrow.int32())),
                 ("sampled", arrow.list_(arrow.bool_())),
                 ("logprobs", arrow.list_(arrow.float64())),
                 ("pictures", arrow.list_(arrow.string())),
+                ("outputs", arrow.list_(output)),
                 ("versions", arrow.list_(span)),
             ]
         )
@@ -129,10 +141,13 @@ class _Files:
                     "attempt": rollout.attempt,
                     "trace": number,
                     "reward": rollout.reward,
+                    "failure_class": rollout.failure_class,
+                    "model": trace.model,
                     "ids": trace.ids,
                     "sampled": trace.sampled,
                     "logprobs": trace.logprobs or None,
                     "pictures": trace.pictures,
+                    "outputs": [asdict(one) for one in trace.outputs],
                     "versions": [asdict(span) for span in trace.spans],
                 }
             )

@@ -7,8 +7,8 @@ shift the mean of its group either. A failure of the agent has the reward 0.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,9 @@ from rollout_tasks.trajectories.reader import TrajectoryError
 from rollout_tasks.trajectories.sampled_calls import read_sampled
 from rollout_tasks.trajectories.traces import TokensUnknown, Trace, TraceError, check_traces, traces_of
 
-NO_CALLS, NO_TOKENS = "no_calls", "no_tokens"
-"""Reasons to leave out a rollout, besides its standing: no model replied in it; its model did not return its tokens."""
+NO_CALLS, NO_TOKENS, UNREADABLE = "no_calls", "no_tokens", "unreadable"
+"""Reasons to leave out a rollout, besides its standing: no model replied in it; its model did not return its tokens; its record
+cannot be read, or contradicts itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +38,74 @@ class RewardedRollout:
     """The attempt whose result counts."""
     reward: float
     """Its score; each of its traces has it."""
+    failure_class: str
+    """How the agent failed, such as ``max_turns``; empty if it did not."""
     traces: tuple[Trace, ...]
     pictures: Mapping[str, Path]
     """The files of the traces' pictures, by SHA-256."""
 
 
-def read_rollout(folder: RunFolder, item_id: str, index: int, reward: float) -> RewardedRollout:
-    """Reads a rollout that has ended; it has no traces if no model replied in it.
+@dataclass(slots=True)
+class LeftOut:
+    """Rollouts that a trainer cannot learn from."""
+
+    counted: Counter[str] = field(default_factory=Counter)
+    """How many, by the reason."""
+    first_problem: str = ""
+    """What was wrong with the first whose record had no tokens or could not be read: a sentence, or empty."""
+
+    def add(self, reason: str, problem: object = "") -> None:
+        """Counts one."""
+        self.counted[reason] += 1
+        self.first_problem = self.first_problem or str(problem)
+
+
+def rewarded(
+    folder: RunFolder, item_id: str, rollouts: Iterable[Mapping[str, Any]], left_out: LeftOut
+) -> Iterator[RewardedRollout]:
+    """Yields those rollouts of an item that a trainer can learn from, read one by one.
+
+    Args:
+        folder: The run.
+        item_id: The item.
+        rollouts: Its rollouts as rows of a report.
+        left_out: Counts the others.
+    """
+    for row in rollouts:
+        if row["standing"] not in VALID or row["score"] is None:
+            left_out.add(str(row["standing"]))
+            continue
+        try:
+            found = _read(folder, item_id, row)
+        except TokensUnknown as error:
+            left_out.add(NO_TOKENS, error)
+        except (CallRecordError, TrajectoryError, TraceError, UserError) as error:
+            left_out.add(UNREADABLE, error)
+        else:
+            if found.traces:
+                yield found
+            else:
+                left_out.add(NO_CALLS)
+
+
+def reported(report: Path) -> Iterator[tuple[str, Sequence[Mapping[str, Any]]]]:
+    """Yields each item of a report with the rows of its rollouts.
 
     Raises:
-        TokensUnknown: Its model did not return its tokens.
-        UserError: Its record cannot be read, or what that says cannot be true.
+        BenchmarkError: The report is missing or cannot be read.
     """
+    found: list[tuple[str, Sequence[Mapping[str, Any]]]] = []
+
+    def take(row: Mapping[str, Any]) -> None:
+        wanted = ("index", "standing", "score", "failure_class")
+        found.append((str(row["item_id"]), [{name: one[name] for name in wanted} for one in row["rollouts"]]))
+
+    scan_report(report, take)
+    yield from found
+
+
+def _read(folder: RunFolder, item_id: str, row: Mapping[str, Any]) -> RewardedRollout:
+    index = int(row["index"])
     rollout_id = rollout_id_of(item_id, index)
     attempt = folder.final_verdict(rollout_id).attempt
     directory = folder.attempt(rollout_id, attempt)
@@ -56,57 +113,7 @@ def read_rollout(folder: RunFolder, item_id: str, index: int, reward: float) -> 
         episode = read_sampled(directory)
         traces = traces_of(episode.calls)
         check_traces(traces, episode.calls)
-    except (CallRecordError, TrajectoryError) as error:
-        raise UserError(f"rollout {rollout_id}: {error}") from error
-    except TokensUnknown as error:
-        raise TokensUnknown(f"{directory}: {error}") from error
     except TraceError as error:
-        raise UserError(f"{directory}: {error}") from error
-    return RewardedRollout(item_id, index, attempt, reward, tuple(traces), episode.pictures)
-
-
-class RewardedRollouts:
-    """The rollouts of a run that a trainer can learn from, in the order of its report; read one by one."""
-
-    def __init__(self, folder: RunFolder, report: Path) -> None:
-        """Reads the scores.
-
-        Args:
-            folder: The run.
-            report: The JSON report whose scores are the rewards.
-
-        Raises:
-            BenchmarkError: The report is missing or cannot be read.
-        """
-        self.left_out: Counter[str] = Counter()
-        """How many rollouts were left out so far, by the reason."""
-        self.first_without_tokens = ""
-        """Where it was first seen that a model did not return its tokens: a sentence, or empty."""
-        self._folder = folder
-        self._scored: list[tuple[str, int, float]] = []
-        scan_report(report, self._take_item)
-
-    def __iter__(self) -> Iterator[RewardedRollout]:
-        """Yields them.
-
-        Raises:
-            UserError: A record cannot be read, or what it says cannot be true.
-        """
-        for item_id, index, reward in self._scored:
-            try:
-                found = read_rollout(self._folder, item_id, index, reward)
-            except TokensUnknown as error:
-                self.first_without_tokens = self.first_without_tokens or str(error)
-                self.left_out[NO_TOKENS] += 1
-                continue
-            if found.traces:
-                yield found
-            else:
-                self.left_out[NO_CALLS] += 1
-
-    def _take_item(self, row: Mapping[str, Any]) -> None:
-        for rollout in row["rollouts"]:
-            if rollout["standing"] in VALID and rollout["score"] is not None:
-                self._scored.append((str(row["item_id"]), int(rollout["index"]), float(rollout["score"])))
-            else:
-                self.left_out[str(rollout["standing"])] += 1
+        raise type(error)(f"{directory}: {error}") from error
+    failure = str(row["failure_class"] or "")
+    return RewardedRollout(item_id, index, attempt, float(row["score"]), failure, tuple(traces), episode.pictures)

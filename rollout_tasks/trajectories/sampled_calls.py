@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rollout_tasks.models.base import Message
-from rollout_tasks.models.served import VersionSpan
+from rollout_tasks.models.served import Served, VersionSpan
 from rollout_tasks.trajectories.call_reader import read_calls
 from rollout_tasks.trajectories.calls import CALLS_NAME, PICTURES_NAME
 from rollout_tasks.trajectories.reader import RecordedReply, Trajectory, TrajectoryError, read_trajectory
@@ -76,7 +76,9 @@ def _of_session(directory: Path) -> SampledEpisode:
             output_ids=call.sampled.output_ids,
             logprobs=call.sampled.logprobs,
             pictures=pictures.of(call.messages),
-            spans=call.served.spans,
+            spans=_spans(call.served, len(call.sampled.output_ids)),
+            model=call.model,
+            finish_reason=call.finish_reason,
         )
         for call in sorted(record.calls, key=lambda one: one.number)
         if call.outcome == "served"
@@ -86,18 +88,23 @@ def _of_session(directory: Path) -> SampledEpisode:
 
 def _of_reply(trajectory: Trajectory, number: int, reply: RecordedReply, pictures: _Pictures) -> SampledCall:
     output = _list(reply, "token_ids")
-    at_start, at_end = (reply.served.get(name, "") for name in ("version_at_start", "version_at_end"))
-    known = (
-        bool(at_start) and at_start == at_end
-    )  # changed meanwhile: by which weights each token was sampled is not known
+    at_start, at_end = (str(reply.served.get(name, "")) for name in ("version_at_start", "version_at_end"))
     return SampledCall(
         number=number,
         prompt_ids=_list(reply, "prompt_token_ids"),
         output_ids=output,
         logprobs=_list(reply, "logprobs"),
         pictures=pictures.of(trajectory.prompt(reply)),
-        spans=(VersionSpan(at_start, 0, len(output)),) if known else (),
+        spans=_spans(Served("", at_start, at_end), len(output)),
+        model=reply.served_by,
+        finish_reason=reply.finish_reason,
     )
+
+
+def _spans(served: Served, tokens: int) -> tuple[VersionSpan, ...]:
+    """Returns with which versions an output was sampled; where weights changed meanwhile, that may not be known of any token."""
+    known = served.version_at_start if served.version_at_start == served.version_at_end else ""
+    return served.spans or (VersionSpan(known, 0, tokens),)
 
 
 def _list(reply: RecordedReply, name: str) -> tuple[Any, ...]:
@@ -126,7 +133,10 @@ class _Pictures:
             return part
 
         for message in messages:
-            with_parts(message, collect)
+            if message.get("role") in {"system", "developer"}:  # whose pictures are in no file
+                collect(message.get("content"))
+            else:
+                with_parts(message, collect)
         return tuple(found)
 
     def _hash(self, name: str) -> str:

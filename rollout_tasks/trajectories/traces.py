@@ -1,4 +1,4 @@
-"""Traces of an episode: longest runs of model calls in which each prompt extends the one before with its output.
+"""Traces of an episode: longest sequences of one model's calls in which each prompt extends the one before with its output.
 
 An agent that drops old screenshots sends prompts that do not extend the last one, so the tokens of one episode are several
 rows for a trainer. Each sampled token is in exactly one trace; what stands between two outputs (a tool's answer, a picture)
@@ -39,15 +39,31 @@ class SampledCall:
     pictures: tuple[str, ...] = ()
     """The SHA-256 of each picture in the prompt, in order."""
     spans: tuple[VersionSpan, ...] = ()
-    """By which weights the output was sampled; empty where that is not known."""
+    """With which version of the weights which of its tokens were sampled; the version is empty where it is not known."""
+    model: str = ""
+    """The model that replied, by the name that its endpoint gave."""
+    finish_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where a trace has the tokens that one call sampled."""
+
+    call: int
+    """The call's number in its episode, from 1."""
+    start: int
+    end: int
+    """The index after its last token."""
+    finish_reason: str
+    """Why the model stopped: ``stop``, ``tool_calls``, or ``length`` for one that was cut off."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The tokens of one run of calls."""
+    """The tokens of one sequence of calls of one model."""
 
-    calls: tuple[int, ...]
-    """The calls' numbers."""
+    outputs: tuple[Output, ...]
+    """Its calls, in order."""
     ids: tuple[int, ...]
     sampled: tuple[bool, ...]
     """For each token, whether the model sampled it here; all others are context."""
@@ -56,14 +72,21 @@ class Trace:
     pictures: tuple[str, ...]
     """The SHA-256 of each picture in it, in order."""
     spans: tuple[VersionSpan, ...] = ()
-    """By which weights its sampled tokens were sampled: indices into `ids`."""
+    """With which version of the weights its sampled tokens were sampled: indices into `ids`; empty where it is not known."""
+    model: str = ""
+
+    @property
+    def calls(self) -> tuple[int, ...]:
+        """The numbers of its calls."""
+        return tuple(output.call for output in self.outputs)
 
 
 @dataclass(slots=True)
 class _Run:
     """A trace that may still be extended."""
 
-    calls: list[int] = field(default_factory=list)
+    model: str
+    outputs: list[Output] = field(default_factory=list)
     ids: array[int] = field(default_factory=lambda: array("i"))
     sampled: list[bool] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
@@ -76,7 +99,8 @@ class _Run:
         Pictures of one size have the same tokens, so equal tokens alone do not tell that the model saw the same.
         """
         return (
-            bool(self.logprobs) == bool(call.logprobs)
+            self.model == call.model
+            and bool(self.logprobs) == bool(call.logprobs)
             and call.pictures[: len(self.pictures)] == self.pictures
             and memoryview(prompt)[: len(self.ids)] == memoryview(self.ids)
         )
@@ -90,16 +114,17 @@ class _Run:
         first = len(self.ids) - len(call.output_ids)
         self.spans += [VersionSpan(one.version, first + one.start, first + one.end) for one in call.spans]
         self.pictures = call.pictures
-        self.calls.append(call.number)
+        self.outputs.append(Output(call.number, first, len(self.ids), call.finish_reason))
 
     def trace(self) -> Trace:
         return Trace(
-            calls=tuple(self.calls),
+            outputs=tuple(self.outputs),
             ids=tuple(self.ids),
             sampled=tuple(self.sampled),
             logprobs=tuple(self.logprobs),
             pictures=self.pictures,
             spans=tuple(self.spans),
+            model=self.model,
         )
 
 
@@ -125,7 +150,7 @@ def traces_of(calls: Iterable[SampledCall]) -> list[Trace]:
             if (longest is None or len(run.ids) > len(longest.ids)) and run.is_extended_by(call, prompt):
                 longest = run
         if longest is None:
-            longest = _Run()
+            longest = _Run(call.model)
             runs.append(longest)
         longest.extend(call, prompt)
     return [run.trace() for run in runs]
@@ -143,17 +168,19 @@ def check_traces(traces: Sequence[Trace], calls: Sequence[SampledCall]) -> None:
         raise TraceError(f"the traces are of the calls {numbers}, and the episode has {sorted(known)}")
     for trace in traces:
         reached, spans = 0, list[VersionSpan]()
-        for number in trace.calls:
-            call = known[number]
+        for output in trace.outputs:
+            call = known[output.call]
             first, end = len(call.prompt_ids), len(call.prompt_ids) + len(call.output_ids)
             spans += [VersionSpan(one.version, first + one.start, first + one.end) for one in call.spans]
             if (
-                trace.ids[:end] != call.prompt_ids + call.output_ids
+                trace.model != call.model
+                or output != Output(call.number, first, end, call.finish_reason)
+                or trace.ids[:end] != call.prompt_ids + call.output_ids
                 or trace.sampled[reached:end] != (False,) * (first - reached) + (True,) * (end - first)
                 or trace.logprobs[reached:end] != ((0.0,) * (first - reached) + call.logprobs if call.logprobs else ())
                 or trace.pictures[: len(call.pictures)] != call.pictures
             ):
-                raise TraceError(f"the trace of call {number} is not what its model saw and sampled")
+                raise TraceError(f"the trace of call {call.number} is not what its model saw and sampled")
             reached = end
         if len(trace.ids) != reached or len(trace.sampled) != reached or trace.spans != tuple(spans):
             raise TraceError(f"the trace of call {trace.calls[-1]} has more than its calls")

@@ -30,7 +30,7 @@ def seen(number: int) -> dict[str, Any]:
 def reply(prompt: list[int], output: list[int]) -> Reply:
     tokens = {"prompt_token_ids": prompt, "token_ids": output, "logprobs": [-0.25] * len(output)} if prompt else {}
     message = {"role": "assistant", "content": "x"}
-    return Reply(message, "x", (), "stop", Usage(), served=Served("r", "7", "7"), token_data=tokens)
+    return Reply(message, "x", (), "stop", Usage(), served_by="policy", served=Served("r", "7", "7"), token_data=tokens)
 
 
 def end(

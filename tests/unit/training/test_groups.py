@@ -31,17 +31,22 @@ def test_a_group_has_the_rollouts_that_say_something_about_the_model(folder: Run
     for index in range(3):
         end(folder, f"b#{index}", 0.5, told=index != 1)
 
+    score_run(folder, "exact_match")
+
     first, second = groups(folder)
 
     assert (first.item_id, first.rewards, first.left_out) == ("a", (1.0, 0.0), {"infrastructure_loss": 1})
     assert not first.is_level
     assert [[trace.calls for trace in rollout.traces] for rollout in first.rollouts] == [[(1,), (2,)]] * 2
+    assert [rollout.failure_class for rollout in first.rollouts] == ["", "max_turns"]
     assert (second.rewards, second.left_out, second.is_level) == ((0.5, 0.5), {"no_tokens": 1}, True)
+    assert "b/1/attempt-1: call 1 has no token ids" in second.problem
     assert [rollout.index for rollout in second.rollouts] == [0, 2]
 
 
 def test_rollouts_that_never_ended_are_left_out(folder: RunFolder) -> None:
     end(folder, "a#0", 1.0)
+    score_run(folder, "exact_match")
 
     first, second = groups(folder)
 

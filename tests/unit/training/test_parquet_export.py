@@ -59,6 +59,8 @@ def test_each_trace_has_the_score_of_its_rollout(folder: RunFolder, capsys: pyte
     assert (first["ids"], first["sampled"], first["pictures"]) == ([1, 2, 3], [False, False, True], [SHA[0]])
     assert (second["ids"], second["logprobs"]) == ([1, 9, 3, 5, 6, 7], [0.0] * 4 + [-0.25] * 2)
     assert (second["pictures"], second["versions"]) == ([SHA[1]], [{"version": "7", "start": 4, "end": 6}])
+    assert [(row["model"], row["failure_class"]) for row in rows[3:5]] == [("policy", ""), ("policy", "max_turns")]
+    assert second["outputs"] == [{"call": 2, "start": 4, "end": 6, "finish_reason": "stop"}]
     assert [(one["sha256"], one["kind"], one["bytes"]) for one in pictures] == [
         (name, "png", picture) for name, picture in zip(SHA, PICTURES, strict=True)
     ]
@@ -90,6 +92,21 @@ def test_some_rollouts_without_tokens_are_left_out(folder: RunFolder, capsys: py
     rows, _, told = exported(folder, capsys)
 
     assert ({row["item_id"] for row in rows}, told["left_out"]) == ({"b"}, {"no_tokens": 3})
+
+
+def test_a_record_that_cannot_be_read_is_left_out_and_named(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for rollout_id in ("a#0", "a#1", "b#0", "b#1"):
+        end(folder, rollout_id, 1.0)
+    record = folder.attempt("a#1", 1) / "trajectory.jsonl"
+    record.write_text(record.read_text().replace("-0.25", "null"))
+    score_run(folder, "exact_match")
+
+    rows, _, told = exported(folder, capsys)
+
+    assert (len(rows), told["left_out"]) == (6, {"unreadable": 1})
+    assert told["problem"].endswith("a/1/attempt-1: call 1 has a log-probability that is no number")
 
 
 def test_the_rewards_of_another_metric(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,4 +147,4 @@ def test_what_is_told_as_text(folder: RunFolder, capsys: pytest.CaptureFixture[s
 
     said = capsys.readouterr()
     assert said.out == f"3 rollouts, 6 traces, 27 tokens (9 sampled), 2 pictures: {folder.path / 'there'}\n"
-    assert "left out: 1 rollout lost to the infrastructure" in said.err
+    assert "left out: 1 rollout lost to infrastructure failures" in said.err

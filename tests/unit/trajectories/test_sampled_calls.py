@@ -49,6 +49,7 @@ def replied(prompt_ids: list[int], ids: list[int], version: str = "7", version_a
         tool_calls=(),
         finish_reason="stop",
         usage=Usage(),
+        served_by="m",
         served=Served("r1", version, version_after),
         token_data={"prompt_token_ids": prompt_ids, "token_ids": ids, "logprobs": [-0.5] * len(ids)},
     )
@@ -71,7 +72,8 @@ def test_an_agent_of_this_project_that_dropped_a_picture(tmp_path: Path) -> None
 
     assert (first.pictures, second.pictures, third.pictures) == ((HASHES[FIRST],), *[(HASHES[SECOND],)] * 2)
     assert (first.prompt_ids, first.output_ids, first.logprobs) == ((1, 2), (3, 4), (-0.5, -0.5))
-    assert (first.spans, third.spans) == ((VersionSpan("7", 0, 2),), ())
+    assert (first.spans, third.spans) == ((VersionSpan("7", 0, 2),), (VersionSpan("", 0, 1),))
+    assert (first.model, first.finish_reason) == ("m", "stop")
     assert [trace.calls for trace in traces_of([first, second, third])] == [(1,), (2, 3)]
 
 
@@ -123,6 +125,28 @@ def test_a_picture_that_is_in_no_file_is_not_passed_over(tmp_path: Path, url: st
     for record in ("own", "session"):
         with pytest.raises(TrajectoryError, match="a picture that is in no file"):
             read_sampled(tmp_path / record)
+
+
+@pytest.mark.parametrize("role", ["system", "developer"])
+def test_a_picture_that_a_model_is_instructed_with_is_not_passed_over(tmp_path: Path, role: str) -> None:
+    with finished(TrajectoryWriter(tmp_path)) as writer:
+        writer.start({})
+        writer.message({**seen(FIRST), "role": role})
+        writer.message(replied([], []).message, turn=1, reply=replied([1], [2]), left_out=LeftOut())
+
+    with pytest.raises(TrajectoryError, match="a picture that is in no file"):
+        read_sampled(tmp_path)
+
+
+def test_a_session_on_a_pool_has_the_versions_that_the_pool_knows(tmp_path: Path) -> None:
+    with CallWriter(tmp_path, {}) as writer:
+        writer.record(replace(served(1, "served"), served=Served("r1", "7", "7")))
+        writer.record(replace(served(2, "served"), served=Served("r1", "7", "8")))
+
+    assert [call.spans for call in read_sampled(tmp_path).calls] == [
+        (VersionSpan("7", 0, 2),),
+        (VersionSpan("", 0, 2),),
+    ]
 
 
 @pytest.mark.parametrize("kind", ["a link", "a folder", "a pipe"])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollout_tasks.models.served import VersionSpan
-from rollout_tasks.trajectories.traces import SampledCall, TraceError, check_traces, traces_of
+from rollout_tasks.trajectories.traces import Output, SampledCall, TraceError, check_traces, traces_of
 
 A, B, C = ("a" * 64, "b" * 64, "c" * 64)
 
@@ -50,6 +50,21 @@ def test_another_picture_of_the_same_size_begins_another() -> None:
     )
 
     assert [(trace.calls, trace.pictures) for trace in traces] == [((1, 3), (A, C)), ((2,), (B, C))]
+
+
+def test_calls_of_another_model_are_another_trace() -> None:
+    """As where a critic is shown what the policy said."""
+    policy, critic = replace(call(1, "ask", "do"), model="policy"), replace(call(2, "askdosee", "it"), model="critic")
+
+    assert [(trace.model, trace.calls) for trace in traces_of([policy, critic])] == [("policy", (1,)), ("critic", (2,))]
+
+
+def test_where_each_output_is_and_how_it_ended() -> None:
+    cut_off = replace(call(2, "askdosee", "it"), finish_reason="length")
+
+    (trace,) = traces_of([call(1, "ask", "do"), cut_off])
+
+    assert trace.outputs == (Output(1, 3, 5, ""), Output(2, 8, 10, "length"))
 
 
 def test_branches_share_what_was_sampled_once() -> None:
@@ -130,7 +145,9 @@ BROKEN: dict[str, tuple[dict[str, object], str]] = {
     "a picture lost": ({"pictures": (A,)}, "call 2"),
     "pictures the other way round": ({"pictures": (B, A)}, "call 1"),
     "a version lost": ({"spans": ()}, "call 2"),
-    "a call lost": ({"calls": (1,)}, "of the calls"),
+    "a call lost": ({"outputs": (Output(1, 3, 5, ""),)}, "of the calls"),
+    "another end of an output": ({"outputs": (Output(1, 3, 6, ""), Output(2, 8, 10, ""))}, "call 1"),
+    "another model": ({"model": "critic"}, "call 1"),
 }
 
 
