@@ -6,14 +6,18 @@ pictures.parquet   each picture once, by its SHA-256
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmark.whole_file import sync_file, sync_folder
+from desktop_image.locks import hold_folder
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.training.rewarded_traces import LeftOut, RewardedRollout, reported, rewarded
@@ -45,13 +49,11 @@ def export_parquet(folder: RunFolder, report: Path, target: Path) -> dict[str, A
     Raises:
         BenchmarkError: The report is missing or cannot be read.
         OSError: The target cannot be written, or a picture cannot be read.
-        UserError: No rollout has tokens, or a record that can be read; or pyarrow is not installed.
+        UserError: No rollout has tokens, or a record that can be read; another export writes there; or pyarrow is not installed.
     """
     items, left_out = reported(report), LeftOut()
     target.mkdir(parents=True, exist_ok=True)
-    for leftover in target.glob(f"{_TEMPORARY}*"):  # of a killed process
-        shutil.rmtree(leftover)
-    with tempfile.TemporaryDirectory(prefix=_TEMPORARY, dir=target) as temporary:
+    with _alone_in(target), tempfile.TemporaryDirectory(prefix=_TEMPORARY, dir=target) as temporary:
         with _Files(folder.path.name, Path(temporary)) as files:
             for item_id, rows in items:
                 for rollout in rewarded(folder, item_id, rows, left_out):
@@ -63,6 +65,25 @@ def export_parquet(folder: RunFolder, report: Path, target: Path) -> dict[str, A
             Path(temporary, name).replace(target / name)
     sync_folder(target)
     return {**files.counted, "left_out": dict(left_out.counted), "problem": left_out.first_problem}
+
+
+@contextmanager
+def _alone_in(target: Path) -> Iterator[None]:
+    """Holds the target for the body, and removes what a killed export left there.
+
+    Raises:
+        OSError: It cannot be opened or written.
+        UserError: Another export writes to it.
+    """
+    held = hold_folder(target.resolve())
+    if held is None:
+        raise UserError(f"another export is writing to {target}; try again once it has ended")
+    try:
+        for leftover in target.glob(f"{_TEMPORARY}*"):
+            shutil.rmtree(leftover)
+        yield
+    finally:
+        os.close(held)
 
 
 class _Files:

@@ -88,8 +88,8 @@ def rewarded(
                 left_out.add(NO_CALLS)
 
 
-def reported(report: Path) -> Iterator[tuple[str, Sequence[Mapping[str, Any]]]]:
-    """Yields each item of a report with the rows of its rollouts.
+def reported(report: Path) -> list[tuple[str, Sequence[Mapping[str, Any]]]]:
+    """Returns the items of a report, each with the rows of its rollouts.
 
     Raises:
         BenchmarkError: The report is missing or cannot be read.
@@ -101,7 +101,7 @@ def reported(report: Path) -> Iterator[tuple[str, Sequence[Mapping[str, Any]]]]:
         found.append((str(row["item_id"]), [{name: one[name] for name in wanted} for one in row["rollouts"]]))
 
     scan_report(report, take)
-    yield from found
+    return found
 
 
 def _read(folder: RunFolder, item_id: str, row: Mapping[str, Any]) -> RewardedRollout:

@@ -72,7 +72,7 @@ class Trace:
     pictures: tuple[str, ...]
     """The SHA-256 of each picture in it, in order."""
     spans: tuple[VersionSpan, ...] = ()
-    """With which version of the weights its sampled tokens were sampled: indices into `ids`; empty where it is not known."""
+    """With which version of the weights which of `ids` were sampled; a version is empty where it is not known."""
     model: str = ""
 
     @property
@@ -82,7 +82,7 @@ class Trace:
 
 
 @dataclass(slots=True)
-class _Run:
+class _OpenTrace:
     """A trace that may still be extended."""
 
     model: str
@@ -94,7 +94,7 @@ class _Run:
     spans: list[VersionSpan] = field(default_factory=list)
 
     def is_extended_by(self, call: SampledCall, prompt: array[int]) -> bool:
-        """Returns whether a call's prompt begins with all of this run, pictures included.
+        """Returns whether a call's prompt begins with all of this trace, pictures included.
 
         Pictures of one size have the same tokens, so equal tokens alone do not tell that the model saw the same.
         """
@@ -116,7 +116,7 @@ class _Run:
         self.pictures = call.pictures
         self.outputs.append(Output(call.number, first, len(self.ids), call.finish_reason))
 
-    def trace(self) -> Trace:
+    def closed(self) -> Trace:
         return Trace(
             outputs=tuple(self.outputs),
             ids=tuple(self.ids),
@@ -131,7 +131,7 @@ class _Run:
 def traces_of(calls: Iterable[SampledCall]) -> list[Trace]:
     """Returns the traces of one episode, in the order in which they begin.
 
-    A call extends the longest run that its prompt begins with. Agents whose calls branch, as with several answers to one
+    A call extends the longest trace that its prompt begins with. Agents whose calls branch, as with several answers to one
     prompt, have a trace for each branch; what the branches share is sampled in the first and context in the others.
 
     Args:
@@ -141,19 +141,19 @@ def traces_of(calls: Iterable[SampledCall]) -> list[Trace]:
         TokensUnknown: The engine did not tell the tokens of a call.
         TraceError: What is recorded of a call's tokens cannot be true.
     """
-    runs: list[_Run] = []
+    traces: list[_OpenTrace] = []
     for call in calls:
         _check(call)
         prompt = array("i", call.prompt_ids)
-        longest: _Run | None = None
-        for run in runs:
-            if (longest is None or len(run.ids) > len(longest.ids)) and run.is_extended_by(call, prompt):
-                longest = run
+        longest: _OpenTrace | None = None
+        for trace in traces:
+            if (longest is None or len(trace.ids) > len(longest.ids)) and trace.is_extended_by(call, prompt):
+                longest = trace
         if longest is None:
-            longest = _Run(call.model)
-            runs.append(longest)
+            longest = _OpenTrace(call.model)
+            traces.append(longest)
         longest.extend(call, prompt)
-    return [run.trace() for run in runs]
+    return [trace.closed() for trace in traces]
 
 
 def check_traces(traces: Sequence[Trace], calls: Sequence[SampledCall]) -> None:

@@ -25,7 +25,7 @@ _UNREADABLE_BY: Mapping[str, tuple[type[Exception], ...]] = {
     "check_gnome_favorite_apps": (SyntaxError, ValueError, TypeError, RecursionError),
 }
 """What more a metric raises on a printed result of the wrong form: an empty list of names is printed as ``@as []``."""
-_READERS = frozenset(
+_FILE_LIBRARIES = frozenset(
     {
         "PIL",
         "PyPDF2",
@@ -72,7 +72,9 @@ def cannot_be_read(error: Exception, metric: str = "") -> bool:
     if isinstance(error, (*_UNREADABLE, *_UNREADABLE_BY.get(metric, ()))):
         return True
     kind = type(error)
-    return kind is sqlite3.DatabaseError or kind.__module__.partition(".")[0] in _READERS or _is_of_a_library(error)
+    return (
+        kind is sqlite3.DatabaseError or kind.__module__.partition(".")[0] in _FILE_LIBRARIES or _is_of_a_library(error)
+    )
 
 
 def may_be_damage(error: Exception) -> bool:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmark.errors import BenchmarkError
+from desktop_image.locks import hold_folder
 from rollout_tasks.cli.export import export
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.runs.finalize import score_run
@@ -135,6 +138,35 @@ def test_what_a_killed_export_left_is_removed_and_links_are_not_followed(
     exported(folder, capsys)
 
     assert victim.read_text() == "mine"
+
+
+def test_two_exports_to_one_folder_do_not_disturb_each_other(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for rollout_id in ("a#0", "a#1", "b#0", "b#1"):
+        end(folder, rollout_id, 1.0)
+    score_run(folder, "exact_match")
+    target = folder.path / "training"
+    (target / ".export-of-another").mkdir(parents=True)
+    held = hold_folder(target)
+    assert held is not None
+
+    with pytest.raises(UserError, match="another export is writing to"):
+        exported(folder, capsys)
+
+    assert (target / ".export-of-another").exists()
+    os.close(held)
+    exported(folder, capsys)
+
+
+def test_a_run_whose_report_is_broken_gets_no_folder(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    score_run(folder, "exact_match")
+    folder.evaluation.write_text("{")
+
+    with pytest.raises(BenchmarkError, match="is not a JSON report"):
+        exported(folder, capsys)
+
+    assert not (folder.path / "training").exists()
 
 
 def test_what_is_told_as_text(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:

@@ -149,14 +149,20 @@ def test_a_session_on_a_pool_has_the_versions_that_the_pool_knows(tmp_path: Path
     ]
 
 
-@pytest.mark.parametrize("kind", ["a link", "a folder", "a pipe"])
-def test_a_picture_that_is_no_regular_file_is_not_read(tmp_path: Path, kind: str) -> None:
-    """A run's folder may come from elsewhere."""
-    with finished(TrajectoryWriter(tmp_path)) as writer:
+def picture_of_a_record(folder: Path) -> Path:
+    """Writes the record of one reply; returns the file of the picture in its prompt."""
+    with finished(TrajectoryWriter(folder)) as writer:
         writer.start({})
         writer.message(seen(FIRST))
         writer.message(replied([], []).message, turn=1, reply=replied([1], [2]), left_out=LeftOut())
-    (picture,) = tmp_path.glob("*.png")
+    (picture,) = folder.glob("*.png")
+    return picture
+
+
+@pytest.mark.parametrize("kind", ["a link", "a folder", "a pipe"])
+def test_a_picture_that_is_no_regular_file_is_not_read(tmp_path: Path, kind: str) -> None:
+    """A run's folder may come from elsewhere."""
+    picture = picture_of_a_record(tmp_path)
     picture.unlink()
     {
         "a link": lambda: picture.symlink_to("/etc/hostname"),
@@ -183,11 +189,7 @@ def test_tokens_that_are_no_list_are_named(tmp_path: Path, tokens: object, said:
 
 
 def test_a_record_whose_picture_is_missing_says_so(tmp_path: Path) -> None:
-    with finished(TrajectoryWriter(tmp_path)) as writer:
-        writer.start({})
-        writer.message(seen(FIRST))
-        writer.message(replied([], []).message, turn=1, reply=replied([1], [2]), left_out=LeftOut())
-    (picture,) = tmp_path.glob("*.png")
+    picture = picture_of_a_record(tmp_path)
     picture.unlink()
 
     with pytest.raises(TrajectoryError, match=f"{picture.name}: No such file"):
