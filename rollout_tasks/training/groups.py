@@ -60,7 +60,8 @@ def group_of(folder: RunFolder, item: Item, *, metric: str, size: int) -> Group:
         BenchmarkError: The metric cannot be used.
         UserError: A verdict cannot be read.
     """
-    verdicts = [folder.final_verdict(rollout_id_of(item.id, index)) for index in range(size)]
+    names = [rollout_id_of(item.id, index) for index in range(size)]
+    verdicts = [folder.verdict(name) or folder.final_verdict(name) for name in names]
     ((_, row),) = score_each([Outcome(item, [verdict.as_result() for verdict in verdicts])], metric=metric)
     left_out = LeftOut()
     found = tuple(rewarded(folder, item.id, map(asdict, row.rollouts), left_out))

@@ -6,6 +6,7 @@ pictures.parquet   each picture once, by its SHA-256
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pyarrow.parquet import ParquetWriter
 
 TRACES_NAME, PICTURES_NAME = "traces.parquet", "pictures.parquet"
-_TEMPORARY = ".export-"
+_TEMPORARY = ".rollouts-export-"
 _BATCH_TOKENS = 1_000_000
 """Tokens in memory before they are written."""
 _BATCH_BYTES = 64 << 20
@@ -80,7 +81,11 @@ def _alone_in(target: Path) -> Iterator[None]:
         raise UserError(f"another export is writing to {target}; try again once it has ended")
     try:
         for leftover in target.glob(f"{_TEMPORARY}*"):
-            shutil.rmtree(leftover)
+            if leftover.is_dir() and not leftover.is_symlink():
+                shutil.rmtree(leftover)
+        for name in (TRACES_NAME, PICTURES_NAME):
+            if (target / name).is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target / name))
         yield
     finally:
         os.close(held)

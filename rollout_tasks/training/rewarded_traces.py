@@ -6,6 +6,7 @@ shift the mean of its group either. A failure of the agent has the reward 0.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,9 @@ from rollout_tasks.trajectories.traces import TokensUnknown, Trace, TraceError, 
 NO_CALLS, NO_TOKENS, UNREADABLE = "no_calls", "no_tokens", "unreadable"
 """Reasons to leave out a rollout, besides its standing: no model replied in it; its model did not return its tokens; its record
 cannot be read, or contradicts itself."""
+
+_BROKEN = (ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError)
+"""What reading a record raises that somebody changed: a run's folder may come from elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,9 @@ def rewarded(
             left_out.add(NO_TOKENS, error)
         except (CallRecordError, TrajectoryError, TraceError, UserError) as error:
             left_out.add(UNREADABLE, error)
+        except _BROKEN as error:
+            rollout_id = rollout_id_of(item_id, int(row["index"]))
+            left_out.add(UNREADABLE, f"rollout {rollout_id}: its record is broken: {type(error).__name__}: {error}")
         else:
             if found.traces:
                 yield found
@@ -92,22 +99,36 @@ def reported(report: Path) -> list[tuple[str, Sequence[Mapping[str, Any]]]]:
     """Returns the items of a report, each with the rows of its rollouts.
 
     Raises:
-        BenchmarkError: The report is missing or cannot be read.
+        BenchmarkError: The report is missing, cannot be read, or has rows that no report has.
     """
-    found: list[tuple[str, Sequence[Mapping[str, Any]]]] = []
+    found: dict[str, Sequence[Mapping[str, Any]]] = {}
 
-    def take(row: Mapping[str, Any]) -> None:
-        wanted = ("index", "standing", "score", "failure_class")
-        found.append((str(row["item_id"]), [{name: one[name] for name in wanted} for one in row["rollouts"]]))
+    def take(row: Any) -> None:
+        try:
+            rollouts = [
+                {name: one[name] for name in ("index", "standing", "score", "failure_class")} for one in row["rollouts"]
+            ]
+            new = row["item_id"] not in found and len({one["index"] for one in rollouts}) == len(rollouts)
+            if not new or not all(map(_is_true, rollouts)):
+                raise TypeError
+            found[row["item_id"]] = rollouts
+        except (LookupError, TypeError):
+            raise ValueError("a row is not one of a report") from None
 
     scan_report(report, take)
-    return found
+    return list(found.items())
+
+
+def _is_true(row: Mapping[str, Any]) -> bool:
+    """Returns whether a rollout's row has what it should have."""
+    score = row["score"]
+    return type(row["index"]) is int and (score is None or (type(score) in {int, float} and math.isfinite(score)))
 
 
 def _read(folder: RunFolder, item_id: str, row: Mapping[str, Any]) -> RewardedRollout:
     index = int(row["index"])
     rollout_id = rollout_id_of(item_id, index)
-    attempt = folder.final_verdict(rollout_id).attempt
+    attempt = (folder.verdict(rollout_id) or folder.final_verdict(rollout_id)).attempt
     directory = folder.attempt(rollout_id, attempt)
     try:
         episode = read_sampled(directory)

@@ -44,10 +44,14 @@ def read_sampled(directory: Path) -> SampledEpisode:
         CallRecordError: The record of OSWorld's own agents cannot be read.
         TrajectoryError: That of an agent of this project cannot be read, or a picture is missing or in no file.
     """
-    if (directory / CALLS_NAME).exists():
+    is_session = (directory / CALLS_NAME).exists()
+    record = directory / (CALLS_NAME if is_session else RECORD_NAME)
+    if record.exists() and not record.is_file():  # reading a pipe would take for ever
+        raise TrajectoryError(f"{record}: not a file")
+    if is_session:
         return _of_session(directory)
     trajectory = read_trajectory(directory, images=False)
-    pictures = _Pictures(directory, directory / RECORD_NAME)
+    pictures = _Pictures(directory, directory / RECORD_NAME, named_by_hash=False)
     calls = [_of_reply(trajectory, number, reply, pictures) for number, reply in enumerate(trajectory.replies, 1)]
     return SampledEpisode(tuple(calls), pictures.files)
 
@@ -68,7 +72,7 @@ def read_picture(path: Path) -> bytes:
 
 def _of_session(directory: Path) -> SampledEpisode:
     record = read_calls(directory, images=False)
-    pictures = _Pictures(directory / PICTURES_NAME, directory / CALLS_NAME)
+    pictures = _Pictures(directory / PICTURES_NAME, directory / CALLS_NAME, named_by_hash=True)
     calls = [
         SampledCall(
             number=call.number,
@@ -118,9 +122,10 @@ def _list(reply: RecordedReply, name: str) -> tuple[Any, ...]:
 class _Pictures:
     """The pictures in the prompts of one record."""
 
-    def __init__(self, folder: Path, record: Path) -> None:
+    def __init__(self, folder: Path, record: Path, *, named_by_hash: bool) -> None:
         self._folder = folder
         self._record = record
+        self._named_by_hash = named_by_hash
         self._hashes: dict[str, str] = {}
         self.files: dict[str, Path] = {}
 
@@ -145,7 +150,10 @@ class _Pictures:
             try:
                 if path.parent != self._folder or path.name != name:
                     raise ValueError(f"{name!r} is not a file name")
-                self._hashes[name] = hashlib.sha256(read_picture(path)).hexdigest()
+                found = hashlib.sha256(read_picture(path)).hexdigest()
+                if self._named_by_hash and path.stem != found:
+                    raise ValueError(f"{path} has another content than its name says")
+                self._hashes[name] = found
             except OSError as error:
                 raise TrajectoryError(f"{self._record}: {path}: {error.strerror}") from error
             except ValueError as error:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rollout_tasks.models.served import VersionSpan
+from rollout_tasks.unicode_text import storable
 
 _MOST_IDS = 1 << 31
 """Files hold token ids in 32 bits."""
@@ -199,5 +200,8 @@ def _check(call: SampledCall) -> None:
         raise TraceError(
             f"call {call.number} has {len(call.logprobs)} log-probabilities for {len(call.output_ids)} sampled tokens"
         )
-    if not all(isinstance(one, float | int) and math.isfinite(one) for one in call.logprobs):
+    if not all(type(one) in {int, float} and math.isfinite(one) for one in call.logprobs):
         raise TraceError(f"call {call.number} has a log-probability that is no number")
+    for text in (call.model, call.finish_reason, *(span.version for span in call.spans)):
+        if not isinstance(text, str) or storable(text) != text:
+            raise TraceError(f"call {call.number} has {ascii(text)[:50]} as a name, a version or a finish reason")

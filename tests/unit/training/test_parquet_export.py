@@ -112,6 +112,84 @@ def test_a_record_that_cannot_be_read_is_left_out_and_named(
     assert told["problem"].endswith("a/1/attempt-1: call 1 has a log-probability that is no number")
 
 
+BROKEN: dict[str, tuple[str, str]] = {
+    "a message that is none": ('"message": {"role": "assistant", "content": "x"}', '"message": "x"'),
+    "a role that is none": ('"role": "user"', '"role": []'),
+    "a model that is no name": ('"served_by": "policy"', '"served_by": 5'),
+    "a number that is none": ("-0.25", "-" + "9" * 400),
+    "lists in lists": ('"token_ids": [3]', '"token_ids": ' + "[" * 100_000),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), BROKEN.values(), ids=list(BROKEN))
+def test_one_broken_record_spoils_no_other(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str], before: str, after: str
+) -> None:
+    for rollout_id in ("a#0", "a#1", "b#0", "b#1"):
+        end(folder, rollout_id, 1.0)
+    record = folder.attempt("a#1", 1) / "trajectory.jsonl"
+    text = record.read_text()
+    assert before in text
+    record.write_text(text.replace(before, after))
+    score_run(folder, "exact_match")
+
+    rows, _, told = exported(folder, capsys)
+
+    assert (len(rows), told["left_out"]) == (6, {"unreadable": 1})
+
+
+def test_a_rollout_that_was_scored_before_it_was_settled_is_there(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in a run of an earlier version, or whose worker was killed between the two."""
+    for rollout_id in ("a#0", "a#1", "b#0", "b#1"):
+        end(folder, rollout_id, 1.0)
+    (folder.rollout("a#0") / "result.json").unlink()
+    score_run(folder, "exact_match")
+
+    rows, _, told = exported(folder, capsys)
+
+    assert (len(rows), told["left_out"]) == (8, {})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda row: row["rollouts"][0].update(score="1"),
+        lambda row: row["rollouts"][0].update(index="0"),
+        lambda row: row.pop("rollouts"),
+        lambda row: row["rollouts"].append(row["rollouts"][0]),
+        lambda row: row.update(rollouts=3),
+    ],
+)
+def test_a_report_that_somebody_changed_is_refused(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str], change: Any
+) -> None:
+    for rollout_id in ("a#0", "a#1", "b#0", "b#1"):
+        end(folder, rollout_id, 1.0)
+    score_run(folder, "exact_match")
+    report = json.loads(folder.evaluation.read_text())
+    change(report["evaluation_results"][0])
+    folder.evaluation.write_text(json.dumps(report))
+
+    with pytest.raises(BenchmarkError, match="a row is not one of a report"):
+        exported(folder, capsys)
+
+
+def test_a_folder_in_the_place_of_a_file_is_found_before_anything_is_replaced(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for rollout_id in ("a#0", "a#1", "b#0", "b#1"):
+        end(folder, rollout_id, 1.0)
+    score_run(folder, "exact_match")
+    (folder.path / "training" / "pictures.parquet").mkdir(parents=True)
+
+    with pytest.raises(UserError, match=r"pictures.parquet: Is a directory"):
+        exported(folder, capsys)
+
+    assert not (folder.path / "training" / "traces.parquet").exists()
+
+
 def test_the_rewards_of_another_metric(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     for rollout_id in ("a#0", "a#1", "b#0", "b#1"):
         end(folder, rollout_id, 1.0)
@@ -132,7 +210,7 @@ def test_what_a_killed_export_left_is_removed_and_links_are_not_followed(
     score_run(folder, "exact_match")
     victim, target = tmp_path / "victim", folder.path / "training"
     victim.write_text("mine")
-    (target / ".export-killed").mkdir(parents=True)
+    (target / ".rollouts-export-killed").mkdir(parents=True)
     (target / "traces.parquet").symlink_to(victim)
 
     exported(folder, capsys)
@@ -147,14 +225,14 @@ def test_two_exports_to_one_folder_do_not_disturb_each_other(
         end(folder, rollout_id, 1.0)
     score_run(folder, "exact_match")
     target = folder.path / "training"
-    (target / ".export-of-another").mkdir(parents=True)
+    (target / ".rollouts-export-of-another").mkdir(parents=True)
     held = hold_folder(target)
     assert held is not None
 
     with pytest.raises(UserError, match="another export is writing to"):
         exported(folder, capsys)
 
-    assert (target / ".export-of-another").exists()
+    assert (target / ".rollouts-export-of-another").exists()
     os.close(held)
     exported(folder, capsys)
 

@@ -127,6 +127,24 @@ def test_a_picture_that_is_in_no_file_is_not_passed_over(tmp_path: Path, url: st
             read_sampled(tmp_path / record)
 
 
+def test_pictures_of_a_session_that_changed_places_are_found(tmp_path: Path) -> None:
+    with CallWriter(tmp_path, {}) as writer:
+        writer.record(served(1, "served"))
+    one, other = sorted((tmp_path / "pictures").iterdir())
+    one.write_bytes(other.read_bytes())
+
+    with pytest.raises(TrajectoryError, match=f"{one.name} has another content than its name says"):
+        read_sampled(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["trajectory.jsonl", "calls.jsonl"])
+def test_a_record_that_is_a_pipe_is_not_waited_for(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+
+    with pytest.raises(TrajectoryError, match=f"{name}: not a file"):
+        read_sampled(tmp_path)
+
+
 @pytest.mark.parametrize("role", ["system", "developer"])
 def test_a_picture_that_a_model_is_instructed_with_is_not_passed_over(tmp_path: Path, role: str) -> None:
     with finished(TrajectoryWriter(tmp_path)) as writer:
