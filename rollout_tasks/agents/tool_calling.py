@@ -160,4 +160,5 @@ class _ToolEpisode:
 
     def _say(self, message: Message, reply: Reply | None = None, left_out: LeftOut | None = None) -> None:
         self._history.add(message, reply)
-        self._trajectory.message(message, turn=self._budget.turn or None, reply=reply, left_out=left_out)
+        tools = self._offered if reply else ()
+        self._trajectory.message(message, turn=self._budget.turn or None, reply=reply, left_out=left_out, tools=tools)

@@ -1,4 +1,4 @@
-"""Writes what a trainer needs of a run."""
+"""Writes a run in the format of a trainer."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 from rollout_tasks.cli import program
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs.folder import RunFolder, find_run
+from rollout_tasks.training.exports.formats import Kind
 
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 
@@ -19,6 +20,7 @@ _REASONS = {
     "cancelled": "cancelled",
     "missing": "without a result",
     "unscored": "without a score",
+    "below_min_reward": "with a lower reward",
     "no_calls": "in which no model replied",
     "no_tokens": "whose model did not return its tokens",
     "unreadable": "whose record cannot be read",
@@ -29,6 +31,10 @@ _REASONS = {
 @application.command(context_settings=program.any_spelling())
 def export(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or the path of its folder.")],
+    kind: Annotated[Kind, typer.Option("--format", help="What to write.")] = Kind.PARQUET,
+    min_reward: Annotated[
+        float | None, typer.Option(help="Leave out rollouts with a lower reward, as for learning from successes alone.")
+    ] = None,
     metric: Annotated[
         str | None, typer.Option(help="Take the scores of the report with this metric. Default: the run's own.")
     ] = None,
@@ -38,32 +44,31 @@ def export(
     output_dir: Annotated[Path, typer.Option(help="Where runs' folders are.")] = Path("results"),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Write a scored run's traces for a trainer, as in:  [bold]rollouts export RUN[/bold]
+    """Write a scored run for a trainer, as in:  [bold]rollouts export RUN[/bold]
 
-    traces.parquet has a row for each trace: its token ids, which were sampled,
-    their log-probabilities, pictures by SHA-256, and the rollout's score as its
-    reward. pictures.parquet has each picture once. Rollouts lost to
-    infrastructure failures are left out. The model must return its tokens, as
-    vLLM does if a run has these options:
+    [bold]parquet[/bold] writes traces.parquet, with a row for each trace: its token ids,
+    which were sampled, their log-probabilities, pictures by SHA-256, and the
+    rollout's score as its reward; and pictures.parquet, with each picture once.
+    The model must return its tokens, as vLLM does if a run has these options:
 
     [bold]--extra-body '{"return_token_ids": true, "logprobs": true}'[/bold]
+
+    Rollouts lost to infrastructure failures are left out.
     """
     folder = find_run(run, output_dir)
     report = _report(folder, metric)
-    from rollout_tasks.training.parquet_export import export_parquet  # here, because a refusal needs none of it
+    from rollout_tasks.training.exports.run_export import export_run  # here, because a refusal needs none of it
 
     target = to or folder.path / "training"
     try:
-        written = export_parquet(folder, report, target)
+        written = export_run(folder, report, target, kind, min_reward=min_reward)
     except OSError as error:
         raise UserError(f"{error.filename or target}: {error.strerror}") from error
     if as_json:
         program.print_json({**written, "folder": str(target)})
         return
-    sys.stdout.write(
-        f"{written['rollouts']:,} rollouts, {written['traces']:,} traces, {written['tokens']:,} tokens"
-        f" ({written['sampled_tokens']:,} sampled), {written['pictures']:,} pictures: {target}\n"
-    )
+    counted = (f"{count:,} {name.replace('_', ' ')}" for name, count in written.items() if isinstance(count, int))
+    sys.stdout.write(f"{', '.join(counted)}: {target}\n")
     for reason, count in written["left_out"].items():
         program.tell(f"left out: {count:,} rollout{'s' if count > 1 else ''} {_REASONS.get(reason, reason)}")
     if written["problem"]:

@@ -9,7 +9,8 @@ from benchmark.items import Item
 from benchmark.scoring import Outcome, score_each
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.verdict import rollout_id_of
-from rollout_tasks.training.rewarded_traces import LeftOut, RewardedRollout, reported, rewarded
+from rollout_tasks.training.rewarded_traces import RewardedRollout, rewarded
+from rollout_tasks.training.scored_rollouts import LeftOut, reported, scored
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ def groups_of(folder: RunFolder) -> Iterator[Group]:
     """
     for item_id, rows in reported(folder.evaluation):
         left_out = LeftOut()
-        found = tuple(rewarded(folder, item_id, rows, left_out))
+        found = tuple(scored(folder, item_id, rows, rewarded, left_out))
         yield Group(item_id, found, dict(left_out.counted), left_out.first_problem)
 
 
@@ -64,5 +65,5 @@ def group_of(folder: RunFolder, item: Item, *, metric: str, size: int) -> Group:
     verdicts = [folder.verdict(name) or folder.final_verdict(name) for name in names]
     ((_, row),) = score_each([Outcome(item, [verdict.as_result() for verdict in verdicts])], metric=metric)
     left_out = LeftOut()
-    found = tuple(rewarded(folder, item.id, map(asdict, row.rollouts), left_out))
+    found = tuple(scored(folder, item.id, map(asdict, row.rollouts), rewarded, left_out))
     return Group(item.id, found, dict(left_out.counted), left_out.first_problem)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +43,8 @@ class RecordedStep:
     observation: RecordedObservation | None
     ends_episode: str | None
     seconds: float
+    at: float | None = None
+    """When it had ended, in seconds since the epoch; None in records of earlier versions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,10 @@ class RecordedReply:
     """Its prompt, where that was recorded whole."""
     served: Mapping[str, str] = field(default_factory=dict)
     """Which replica of a model pool answered, and its weights at the start and the end; empty without a pool."""
+    tools: tuple[Mapping[str, Any], ...] = ()
+    """The tools that it was offered, as sent; empty in records of earlier versions."""
+    at: float | None = None
+    """When it came, in seconds since the epoch; None in records of earlier versions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +144,7 @@ class _Builder:
         self._first: RecordedObservation | None = None
         self._messages: list[Message] = []
         self._sent: list[Message] = []
+        self._offered: list[tuple[Mapping[str, Any], ...]] = []
         self._replies: list[RecordedReply] = []
         self._steps: list[RecordedStep] = []
 
@@ -150,6 +158,8 @@ class _Builder:
                 self._add_message(line)
             case "sent":
                 self._add_sent(line)
+            case "tools":
+                self._add_tools(line)
             case "step":
                 self._steps.append(self._step(line))
             case unknown:
@@ -181,6 +191,8 @@ class _Builder:
                     left_out=_left_out(facts.get("left_out")),
                     sent=None if facts.get("prompt") is None else tuple(map(self._sent_message, facts["prompt"])),
                     served=dict(facts.get("served", {})),
+                    tools=self._tools(facts.get("tools")),
+                    at=_moment(line),
                 )
             )
 
@@ -193,6 +205,20 @@ class _Builder:
         if type(number) is not int or not 0 <= number < len(self._sent):
             raise ValueError(f"no message of prompts before has number {number!r}")
         return self._sent[number]
+
+    def _add_tools(self, line: dict[str, Any]) -> None:
+        if line["number"] != len(self._offered):
+            raise ValueError(f"tools {line['number']} where tools {len(self._offered)} belong")
+        if not isinstance(line["tools"], list) or not all(isinstance(one, dict) for one in line["tools"]):
+            raise ValueError("tools must be a list of objects")
+        self._offered.append(tuple(line["tools"]))
+
+    def _tools(self, number: Any) -> tuple[Mapping[str, Any], ...]:
+        if number is None:
+            return ()
+        if type(number) is not int or not 0 <= number < len(self._offered):
+            raise ValueError(f"no tools before have number {number!r}")
+        return self._offered[number]
 
     def _with_pictures(self, message: Message) -> Message:
         return with_parts(message, self._part_with_image) if self._with_images else message
@@ -211,6 +237,7 @@ class _Builder:
             observation=None if seen is None else self._observation(seen),
             ends_episode=result.get("ends_episode"),
             seconds=line["seconds"],
+            at=_moment(line),
         )
 
     def _observation(self, recorded: dict[str, Any]) -> RecordedObservation:
@@ -244,6 +271,13 @@ class _Builder:
         if not isinstance(name, str) or name in {"", ".."} or Path(name).name != name:
             raise ValueError(f"{name!r} is not a file name")
         return self._directory / name
+
+
+def _moment(line: Mapping[str, Any]) -> float | None:
+    at = line.get("at")
+    if at is not None and (type(at) not in {int, float} or not math.isfinite(at)):
+        raise ValueError("at must be a number of seconds")
+    return at
 
 
 def _thinking(recorded: Any) -> dict[str, str]:

@@ -12,7 +12,8 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,7 @@ class TrajectoryWriter:
         """Files of pictures by their base64, the one that was used last at the end."""
         self._known_characters = 0
         self._sent: dict[bytes, int] = {}
+        self._offered: list[list[Mapping[str, Any]]] = []
         self._names: set[str] = set()
 
     @property
@@ -105,6 +107,7 @@ class TrajectoryWriter:
         reply: Reply | None = None,
         left_out: LeftOut | None = None,
         prompt: Sequence[Message] | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         """Records a message of the conversation, whole, whatever prompts leave out of it.
 
@@ -115,19 +118,27 @@ class TrajectoryWriter:
             left_out: For the model's own messages: what its prompt did not have of the messages before; default: `LeftOut()`.
             prompt: For the model's own messages: the messages it was sent, where they are not those before with something
                 left out. Each distinct one is written once.
+            tools: For the model's own messages: the tools that it was offered, as sent. Each distinct list is written once.
         """
         self.messages.append(message)
         if not self._enabled:
             return
         recorded = self._without_images(message)
         self._recorded_messages.append(recorded)
-        line: dict[str, Any] = {"kind": "message", "index": len(self.messages) - 1, "message": recorded}
+        line: dict[str, Any] = {
+            "kind": "message",
+            "index": len(self.messages) - 1,
+            "message": recorded,
+            "at": time.time(),
+        }
         if turn is not None:
             line["turn"] = turn
         if reply is not None:
             line["reply"] = _reply_facts(reply, None if prompt is not None else left_out or LeftOut())
             if prompt is not None:
                 line["reply"]["prompt"] = [self._number_of_sent(sent) for sent in prompt]
+            if tools:
+                line["reply"]["tools"] = self._number_of_tools(tools)
         self._append(line)
 
     def step(self, *, turn: int, call: ToolCall, result: ToolResult, seconds: float) -> None:
@@ -155,6 +166,7 @@ class TrajectoryWriter:
             "call": call_fields,
             "result": outcome,
             "seconds": seconds,
+            "at": time.time(),
         }
         self._append(line)
 
@@ -187,6 +199,14 @@ class TrajectoryWriter:
             self._append({"kind": "sent", "number": len(self._sent), "message": recorded})
             self._sent[key] = len(self._sent)
         return self._sent[key]
+
+    def _number_of_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
+        """Returns the number of a list of tools, which is written now if it is new."""
+        offered = list(tools)
+        if offered not in self._offered:
+            self._append({"kind": "tools", "number": len(self._offered), "tools": offered})
+            self._offered.append(offered)
+        return self._offered.index(offered)
 
     def _conversation(self) -> bytes:
         """Returns the conversation as JSON, one message per line."""

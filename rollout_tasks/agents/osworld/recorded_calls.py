@@ -59,7 +59,9 @@ class RecordedCalls:
                 self.last = call
                 self.served_in_turn += 1
                 reply = _reply_of(call, call.reply)
-                self._trajectory.message(reply.message, turn=self._turn, reply=reply, prompt=call.messages)
+                self._trajectory.message(
+                    reply.message, turn=self._turn, reply=reply, prompt=call.messages, tools=call.tools
+                )
 
     def __enter__(self) -> Self:
         if self._trajectory.folder is not None:

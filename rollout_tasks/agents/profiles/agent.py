@@ -145,10 +145,11 @@ class _ProfileEpisode:
         for message in self._new(prompt):
             self._trajectory.message(message, turn=self._turn)
         self._prompt, self._asks_again = prompt, False
-        reply = ask(self._model, prompt, self._dialogue.tools(picture), self._reply, self._model_config)
+        tools = self._dialogue.tools(picture)
+        reply = ask(self._model, prompt, tools, self._reply, self._model_config)
         self._reply = reply
         self._usage += reply.usage
-        self._trajectory.message(reply.message, turn=self._turn, reply=reply, prompt=prompt)
+        self._trajectory.message(reply.message, turn=self._turn, reply=reply, prompt=prompt, tools=tools)
         check_refusal(reply)
         return reply
 

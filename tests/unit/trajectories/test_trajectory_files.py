@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from base64 import b64encode
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,8 @@ def test_a_torn_last_line_is_dropped_and_said(tmp_path: Path, cut: int) -> None:
         (b'{"kind": "dance"}', "unknown kind 'dance'"),
         (b'{"kind": "step", "turn": 1}', "'call' is missing"),
         (b'{"kind": "message", "index": 7, "message": {}}', "message 7 where message 0 belongs"),
+        (b'{"kind": "tools", "number": 1, "tools": []}', "tools 1 where tools 0 belong"),
+        (b'{"kind": "tools", "number": 0, "tools": ["click"]}', "tools must be a list of objects"),
         (b'{"kind": "observation", "observation": {"images": ["../../etc/passwd"]}}', "not a file name"),
         (b'{"kind": "observation", "observation": {"images": [".."]}}', "not a file name"),
         (b'{"kind": "observation", "observation": {"text": {"$file": "gone.txt"}}}', "No such file"),
@@ -192,6 +195,35 @@ def write_record(directory: Path, *lines: dict[str, Any]) -> Path:
     text = "".join(json.dumps(line) + "\n" for line in ({"kind": "start", "header": {}}, asked, *lines))
     (directory / "trajectory.jsonl").write_text(text)
     return directory / "trajectory.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [({"reply": {"tools": 0}}, "no tools before have number 0"), ({"at": "noon"}, "at must be a number of seconds")],
+)
+def test_tools_and_moments_that_cannot_be_true(tmp_path: Path, facts: dict[str, Any], reason: str) -> None:
+    line = reply_line(**facts.pop("reply", {}))
+    write_record(tmp_path, {**line, **facts})
+
+    with pytest.raises(TrajectoryError, match=f"line 3: .*{reason}"):
+        read_trajectory(tmp_path)
+
+
+def test_each_list_of_tools_is_written_once(tmp_path: Path) -> None:
+    click, stop = ({"type": "function", "function": {"name": name}} for name in ("click", "stop"))
+    began = time.time()
+    writer = TrajectoryWriter(tmp_path)
+    writer.start({})
+    for turn, tools in enumerate([[click], [click, stop], [click], []], 1):
+        said = Reply({"role": "assistant", "content": "x"}, "x", (), "stop", Usage())
+        writer.message(said.message, turn=turn, reply=said, tools=tools)
+    writer.finish()
+
+    replies = read_trajectory(tmp_path).replies
+
+    assert [reply.tools for reply in replies] == [(click,), (click, stop), (click,), ()]
+    assert (tmp_path / "trajectory.jsonl").read_text().count('"kind": "tools"') == 2
+    assert all(reply.at is not None and began - 1 <= reply.at <= time.time() + 1 for reply in replies)
 
 
 def test_records_of_earlier_versions_left_nothing_out(tmp_path: Path) -> None:

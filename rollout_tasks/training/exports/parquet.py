@@ -1,4 +1,4 @@
-"""Writes rewarded traces as Parquet files, which Hugging Face's datasets, pandas and trainers read.
+"""Token traces as Parquet files, which Hugging Face's datasets, pandas and trainers read.
 
 traces.parquet     one row for each trace
 pictures.parquet   each picture once, by its SHA-256
@@ -6,95 +6,40 @@ pictures.parquet   each picture once, by its SHA-256
 
 from __future__ import annotations
 
-import errno
-import os
-import shutil
-import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmark.whole_file import sync_file, sync_folder
-from desktop_image.locks import hold_folder
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs.folder import RunFolder
-from rollout_tasks.training.rewarded_traces import LeftOut, RewardedRollout, reported, rewarded
+from rollout_tasks.training.rewarded_traces import RewardedRollout, rewarded
+from rollout_tasks.training.scored_rollouts import ScoredRollout
 from rollout_tasks.trajectories.sampled_calls import read_picture
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetWriter
 
 TRACES_NAME, PICTURES_NAME = "traces.parquet", "pictures.parquet"
-_TEMPORARY = ".rollouts-export-"
 _BATCH_TOKENS = 1_000_000
 """Tokens in memory before they are written."""
 _BATCH_BYTES = 64 << 20
 """The same for pictures."""
 
 
-def export_parquet(folder: RunFolder, report: Path, target: Path) -> dict[str, Any]:
-    """Writes a run's traces and their pictures; files of the same name are replaced once both are complete.
-
-    Args:
-        folder: The run.
-        report: The JSON report whose scores are the rewards.
-        target: The folder to write to; made if there is none.
-
-    Returns:
-        How many ``rollouts``, ``traces``, ``tokens``, ``sampled_tokens`` and ``pictures`` were written; how many
-        rollouts were ``left_out``, by the reason; and the first ``problem`` with their records, or an empty text.
-
-    Raises:
-        BenchmarkError: The report is missing or cannot be read.
-        OSError: The target cannot be written, or a picture cannot be read.
-        UserError: No rollout has tokens, or a record that can be read; another export writes there; or pyarrow is not installed.
-    """
-    items, left_out = reported(report), LeftOut()
-    target.mkdir(parents=True, exist_ok=True)
-    with _alone_in(target), tempfile.TemporaryDirectory(prefix=_TEMPORARY, dir=target) as temporary:
-        with _Files(folder.path.name, Path(temporary)) as files:
-            for item_id, rows in items:
-                for rollout in rewarded(folder, item_id, rows, left_out):
-                    files.add(rollout)
-        if left_out.first_problem and not files.counted["rollouts"]:
-            raise UserError(left_out.first_problem)
-        for name in (TRACES_NAME, PICTURES_NAME):
-            sync_file(Path(temporary, name))
-            Path(temporary, name).replace(target / name)
-    sync_folder(target)
-    return {**files.counted, "left_out": dict(left_out.counted), "problem": left_out.first_problem}
-
-
-@contextmanager
-def _alone_in(target: Path) -> Iterator[None]:
-    """Holds the target for the body, and removes what a killed export left there.
-
-    Raises:
-        OSError: It cannot be opened or written.
-        UserError: Another export writes to it.
-    """
-    held = hold_folder(target.resolve())
-    if held is None:
-        raise UserError(f"another export is writing to {target}; try again once it has ended")
-    try:
-        for leftover in target.glob(f"{_TEMPORARY}*"):
-            if leftover.is_dir() and not leftover.is_symlink():
-                shutil.rmtree(leftover)
-        for name in (TRACES_NAME, PICTURES_NAME):
-            if (target / name).is_dir():
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target / name))
-        yield
-    finally:
-        os.close(held)
-
-
-class _Files:
+class Files:
     """The two files while they are written."""
 
-    def __init__(self, run_id: str, folder: Path) -> None:
+    def __init__(self, run: RunFolder, folder: Path) -> None:
+        """Opens them.
+
+        Args:
+            run: The run that is exported.
+            folder: Where to write.
+
+        Raises:
+            UserError: pyarrow is not installed.
+        """
         try:
             import pyarrow as arrow  # here, because it is optional
             from pyarrow import parquet
@@ -131,7 +76,7 @@ class _Files:
         pictures_schema = arrow.schema(
             [("sha256", arrow.string()), ("kind", arrow.string()), ("bytes", arrow.large_binary())]
         )
-        self._run_id = run_id
+        self._run_id = run.path.name
         self._traces: ParquetWriter = parquet.ParquetWriter(folder / TRACES_NAME, traces_schema, compression="zstd")
         self._pictures: ParquetWriter = parquet.ParquetWriter(
             folder / PICTURES_NAME, pictures_schema, compression="none"
@@ -142,7 +87,7 @@ class _Files:
         self._known: set[str] = set()
         self.counted: Counter[str] = Counter(rollouts=0, traces=0, tokens=0, sampled_tokens=0, pictures=0)
 
-    def __enter__(self) -> _Files:
+    def __enter__(self) -> Files:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -154,7 +99,11 @@ class _Files:
             self._traces.close()
             self._pictures.close()
 
-    def add(self, rollout: RewardedRollout) -> None:
+    def read(self, rollout: ScoredRollout) -> RewardedRollout:
+        """Reads a rollout's traces; raises as `rewarded`."""
+        return rewarded(rollout)
+
+    def write(self, rollout: RewardedRollout) -> None:
         """Adds a rollout's traces, and those of its pictures that are not there yet."""
         self.counted["rollouts"] += 1
         for number, trace in enumerate(rollout.traces):

@@ -15,6 +15,7 @@ from rollout_tasks.cli.export import export
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.runs.finalize import score_run
 from rollout_tasks.runs.folder import RunFolder
+from rollout_tasks.training.exports.formats import Kind
 from tests.unit.training.ended_rollouts import PICTURES, SHA, end, run_of
 
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -28,7 +29,15 @@ def _folder(tmp_path: Path) -> RunFolder:
 def exported(
     folder: RunFolder, capsys: pytest.CaptureFixture[str], metric: str | None = None
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], Any]:
-    export(run=str(folder.path), metric=metric, to=None, output_dir=Path("none"), as_json=True)
+    export(
+        run=str(folder.path),
+        kind=Kind.PARQUET,
+        min_reward=None,
+        metric=metric,
+        to=None,
+        output_dir=Path("none"),
+        as_json=True,
+    )
     told = json.loads(capsys.readouterr().out)
     target = Path(told["folder"])
     assert sorted(path.name for path in target.iterdir()) == ["pictures.parquet", "traces.parquet"]
@@ -253,8 +262,38 @@ def test_what_is_told_as_text(folder: RunFolder, capsys: pytest.CaptureFixture[s
     end(folder, "b#1", failure=FailureClass.VM_LOST)
     score_run(folder, "exact_match")
 
-    export(run=str(folder.path), metric=None, to=folder.path / "there", output_dir=Path("none"), as_json=False)
+    there = folder.path / "there"
+    export(
+        run=str(folder.path),
+        kind=Kind.PARQUET,
+        min_reward=None,
+        metric=None,
+        to=there,
+        output_dir=Path("none"),
+        as_json=False,
+    )
 
     said = capsys.readouterr()
-    assert said.out == f"3 rollouts, 6 traces, 27 tokens (9 sampled), 2 pictures: {folder.path / 'there'}\n"
+    assert said.out == f"3 rollouts, 6 traces, 27 tokens, 9 sampled tokens, 2 pictures: {there}\n"
     assert "left out: 1 rollout lost to infrastructure failures" in said.err
+
+
+def test_rollouts_with_a_lower_reward_can_be_left_out(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    end(folder, "a#0", 1.0)
+    end(folder, "a#1", 0.25)
+    end(folder, "b#0", failure=FailureClass.MAX_TURNS)
+    end(folder, "b#1", failure=FailureClass.VM_LOST)
+    score_run(folder, "exact_match")
+
+    export(
+        run=str(folder.path),
+        kind=Kind.PARQUET,
+        min_reward=0.25,
+        metric=None,
+        to=None,
+        output_dir=Path("none"),
+        as_json=True,
+    )
+
+    told = json.loads(capsys.readouterr().out)
+    assert (told["rollouts"], told["left_out"]) == (2, {"below_min_reward": 1, "infrastructure_loss": 1})

@@ -1,0 +1,1 @@
+"""Files of a run for trainers: one module for each format."""

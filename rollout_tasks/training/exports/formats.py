@@ -1,0 +1,74 @@
+"""The formats of exports, by name; a format's module is imported when it is used."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+if TYPE_CHECKING:
+    from rollout_tasks.runs.folder import RunFolder
+    from rollout_tasks.training.scored_rollouts import ScoredRollout
+
+
+class Kind(StrEnum):
+    """The formats' names."""
+
+    PARQUET = "parquet"
+
+
+class ExportedFiles(Protocol):
+    """The files of one format while they are written; they are complete when the context has ended."""
+
+    counted: Counter[str]
+    """What was written: ``rollouts`` and more."""
+
+    def __enter__(self) -> Self:
+        """Opens what is written."""
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Completes the files, unless the body failed."""
+
+    def read(self, rollout: ScoredRollout) -> Any:
+        """Reads what the format has of a rollout, and writes nothing.
+
+        Raises:
+            Exception: One that `scored` knows: the rollout is left out.
+        """
+
+    def write(self, content: Any) -> None:
+        """Writes what was read of a rollout.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One format."""
+
+    help: str
+    """What it is for, as an entry of a list."""
+    names: tuple[str, ...]
+    """The files that it writes, and the folders, whose names end in ``/``."""
+    module: str
+    """The module, in this package, that has a class `Files`: made with the run and the folder to write to, an `ExportedFiles`."""
+
+    def files(self) -> Callable[[RunFolder, Path], ExportedFiles]:
+        """Imports its class.
+
+        Raises:
+            UserError: It needs a package that is not installed.
+        """
+        found: Callable[[RunFolder, Path], ExportedFiles] = import_module(f"{__package__}.{self.module}").Files
+        return found
+
+
+FORMATS: Mapping[Kind, Format] = {
+    Kind.PARQUET: Format("token traces for any trainer", ("traces.parquet", "pictures.parquet"), "parquet"),
+}
