@@ -68,14 +68,17 @@ def run(
 
 
 def _follow(lines: Iterator[str], progress: Callable[[str], None]) -> str:
-    """Reports mmdebstrap's progress; returns its last errors."""
+    """Reports mmdebstrap's progress; returns its last errors, and what was said before the first of them."""
     errors: deque[str] = deque(maxlen=3)
+    said: deque[str] = deque(maxlen=3)
     total, done = 0, {"Unpacking": 0, "Setting up": 0}
     for line in lines:
         if count := _TOTAL.match(line):
             total, done = int(count[1]), dict.fromkeys(done, 0)
         if line.startswith(("E: ", "dpkg: error", "error: ", _NO_NAMESPACE)):
             errors.append(line.strip())
+        elif not errors and not _STEP.match(line.strip()) and line.strip():
+            said.append(line.strip()[:300])
         if not (step := _STEP.match(line.strip())):
             continue
         if stage := step["stage"]:
@@ -85,4 +88,5 @@ def _follow(lines: Iterator[str], progress: Callable[[str], None]) -> str:
             progress(f"{verb} packages: {done[verb]} of {max(total, done[verb])}")
         elif verb:
             progress(f"Downloading packages: {verb.removeprefix('Get:')}")
-    return "; ".join(errors) or "it gave no reason"
+    before = f" (before that: {'; '.join(said)})" if said and errors else ""
+    return f"{'; '.join(errors)}{before}" if errors else "it gave no reason"

@@ -6,6 +6,8 @@ root=$1
 recipe=$(dirname "$0")
 in_guest() { chroot "$root" "$@"; }
 as_user() { chroot "$root" setpriv --reuid user --regid user --init-groups env -i HOME=/home/user PATH=/usr/bin:/bin LANG=en_US.UTF-8 "$@"; }
+# What a program says is only of interest if it fails.
+quietly() { said=$("$@" 2>&1) || { printf '%s\n' "$said" | tail -3 >&2; return 1; }; }
 has() {
     case " ${ONLY-$1} " in *" $1 "*) [ -e "$root/usr/bin/$1" ] ;; *) false ;; esac
 }
@@ -37,7 +39,7 @@ fi
 
 if has soffice; then
     # Makes the profile, which takes a first start several seconds; then no tips and no word of what is new.
-    as_user soffice --headless --terminate_after_init >/dev/null 2>&1
+    quietly as_user soffice --headless --terminate_after_init
     settings=$root/home/user/.config/libreoffice/4/user/registrymodifications.xcu
     item() { printf '<item oor:path="/org.openoffice.%s"><prop oor:name="%s" oor:op="fuse"><value>%s</value></prop></item>' "$1" "$2" "$3"; }
     version=$(as_user soffice --version | sed 's/^LibreOffice \([0-9]*\.[0-9]*\).*/\1/')
@@ -49,9 +51,15 @@ if has soffice; then
 fi
 
 if has gimp; then
-    # Asks every plug-in what it can do, once.
-    as_user gimp --no-interface --batch-interpreter plug-in-script-fu-eval --batch '(gimp-quit 0)' >/dev/null 2>&1
+    # Asks every plug-in what it can do, once. GIMP 3 needs a screen for that, but for its program without windows.
+    quietly as_user gimp-console --no-interface --batch-interpreter plug-in-script-fu-eval --batch '(gimp-quit 0)'
     ls "$root"/home/user/.config/GIMP/*/pluginrc >/dev/null
+    for folder in "$root"/home/user/.config/GIMP/3.*; do
+        if [ -d "$folder" ]; then
+            echo '(show-welcome-dialog no)' >>"$folder/gimprc"
+            in_guest chown user:user "${folder#"$root"}/gimprc"
+        fi
+    done
     # Made with GTK 2, it tells assistive technology something only when told to.
     for path in "$root"/usr/bin/gimp "$root"/usr/bin/gimp-[0-9]*; do
         name=${path##*/}
@@ -63,7 +71,7 @@ fi
 if has vlc; then
     # The web interface is what OSWorld's evaluators ask.
     settings=$root/home/user/.config/vlc/vlcrc
-    as_user cvlc --reset-config --save-config vlc://quit >/dev/null 2>&1
+    quietly as_user cvlc --reset-config --save-config vlc://quit
     sed -i -e 's/^#extraintf=.*/extraintf=http/' -e 's/^#http-password=.*/http-password=password/' \
         -e 's/^#qt-privacy-ask=.*/qt-privacy-ask=0/' "$settings"
     [ "$(grep -c -e ^extraintf=http -e ^http-password=password -e ^qt-privacy-ask=0 "$settings")" = 3 ]

@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmark.items import Item
 from rollout_tasks import settings as settings_of_process
 from rollout_tasks.cli.dry_run import show_dry_run
 from rollout_tasks.cli.program import DONE, INCOMPLETE, INTERRUPTED, print_json, tell
@@ -22,7 +21,8 @@ from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.errors import ServiceEnded, UserError
 from rollout_tasks.model_config import ModelConfig
 from rollout_tasks.runs import preflight
-from rollout_tasks.runs.conformance_check import Checked, check
+from rollout_tasks.runs.checked_items import checked_items
+from rollout_tasks.runs.conformance_check import Checked
 from rollout_tasks.runs.counting import Counting
 from rollout_tasks.runs.folder import find_run
 from rollout_tasks.runs.submission import Submission, load_benchmark, new_submission, resumed_submission
@@ -52,27 +52,16 @@ def _prepared(config: RunConfig, count: Counting, *, here: bool, show: bool) -> 
         The submission, its environments, and how its items compare with the VMs.
     """
     benchmark = load_benchmark(config)
-    environments = preflight.check_names(config, benchmark.items, benchmark.places)
-    items, wrong = preflight.check_items(config, benchmark.items, benchmark.places, count)
-    if here:
-        preflight.check_here(config, items, environments)
-    checked = _conformance(config, items, here=here)
-    if show and checked.found:
+    found = checked_items(config, benchmark, here=here, count=count)
+    if show and found.checked.found:
         from rollout_tasks.cli import conformance_table  # here, because it draws with rich
 
-        conformance_table.show(checked.found)
-    doubts = [one.sentence for one in checked.doubts]
-    left_out = [*benchmark.skipped, *wrong]
-    if doubts and not config.desktop.include_unfaithful:
-        doubted = {one.item.id for one in checked.doubts}
-        items = [item for item in items if item.id not in doubted]
-        left_out, doubts = [*left_out, *doubts], []
-    _say_of_items(left_out, doubts, checked.unknown)
-    if not items:
+        conformance_table.show(found.checked.found)
+    _say_of_items(found.benchmark.skipped, found.doubts, found.checked.unknown)
+    if not found.benchmark.items:
         raise UserError("no item's score can be relied on in these VMs: --include-unfaithful rolls them out anyway")
-    benchmark = replace(benchmark, items=tuple(items), skipped=tuple(left_out))
-    environments = preflight.check_names(config, items)
-    return new_submission(config, benchmark, doubts, checked.images), environments, checked
+    environments = preflight.check_names(config, found.benchmark.items)
+    return new_submission(config, found.benchmark, found.doubts, found.checked.images), environments, found.checked
 
 
 def trust_tasks(*, embedded: bool | None) -> None:
@@ -90,18 +79,6 @@ def trust_tasks(*, embedded: bool | None) -> None:
 
 def _is_here(embedded: bool | None) -> bool:
     return not settings_of_process.settings().broker_configured if embedded is None else embedded
-
-
-def _conformance(config: RunConfig, items: Sequence[Item], *, here: bool) -> Checked:
-    """Compares the items with the VMs that the run would use, if any item needs a desktop."""
-    if not any(preflight.needs_desktop(config, item) for item in items):
-        return Checked()
-    if here:
-        return check(config, items, None)
-    from rollout_tasks.redis_client import checked_client  # here, because it imports Redis's client
-
-    with checked_client() as client:
-        return check(config, items, client)
 
 
 def _say_of_items(left_out: Sequence[str], doubts: Sequence[str], unknown: str) -> None:

@@ -15,7 +15,17 @@ from pathlib import Path
 
 import pytest
 
-from desktop_image import PROFILES, GuestBuildError, Release, define, guest_root, image_named, packages_layer, root_of
+from desktop_image import (
+    PROFILES,
+    GuestBuildError,
+    Release,
+    define,
+    guest_root,
+    image_named,
+    mmdebstrap,
+    packages_layer,
+    root_of,
+)
 from desktop_image.cache import guest_cache_folder, part, remove_dead_builds
 from desktop_image.disk import disk_name
 from desktop_image.image_facts import facts_folder_name
@@ -168,6 +178,20 @@ def test_what_mmdebstrap_complains_of_is_said_and_nothing_is_left(cache: Path) -
     ):
         root_of(image)
     assert contents(cache) == ["images"]
+
+
+def test_what_a_program_of_the_recipe_says_before_it_fails_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """mmdebstrap itself names only the script."""
+    program = tmp_path / "mmdebstrap"
+    said = ["Unpacking gimp (3.0.4) ...", "Gtk-WARNING: cannot open display", "E: command failed: customize.sh"]
+    program.write_text("#!/bin/sh\n" + "".join(f"echo '{line}'\n" for line in said) + "exit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    with pytest.raises(GuestBuildError, match=r"customize.sh \(before that: Gtk-WARNING: cannot open display\)$"):
+        mmdebstrap.run("this", tmp_path / "target", [], str)
 
 
 def test_root_who_may_not_mount_is_told_what_that_is_about(cache: Path) -> None:

@@ -1,0 +1,183 @@
+"""Where the service loop's items come from: a file or folder that may change, or a Redis stream."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import redis
+
+from benchmark.errors import BenchmarkError
+from benchmark.items import Item, LoadedItems, check_id
+
+_STREAM_GROUP = "rollouts-serve"
+_LONGEST_ITEM = 1 << 20
+"""Characters of an item in a stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedItem:
+    """An item to be rolled out, once."""
+
+    key: str
+    """No two offers have the same; the same offer has the same after a restart."""
+    item: Item
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedItem:
+    """Something that is no item that can be rolled out."""
+
+    key: str
+    problem: str
+    """A sentence."""
+
+
+class ItemSource(Protocol):
+    """Offers items one by one."""
+
+    def next(self, begun: Collection[str]) -> OfferedItem | RefusedItem | None:
+        """Returns what to roll out next; None when there is nothing now.
+
+        Args:
+            begun: The keys of what was begun already.
+
+        Raises:
+            BenchmarkError: The data cannot be read.
+            UserError: The items cannot be rolled out.
+            redis.RedisError: The stream cannot be read.
+        """
+
+    def end(self, key: str) -> None:
+        """Says that an item was rolled out or refused: it is not offered again."""
+
+    @property
+    def idle(self) -> str:
+        """Why there is nothing now, as a clause."""
+
+
+class FileSource:
+    """The items of a file or folder, again and again; what was added or removed meanwhile counts from the next look."""
+
+    def __init__(self, load: Callable[[], LoadedItems], *, epochs: int | None = None, seed: int | None = None) -> None:
+        """Reads nothing yet.
+
+        Args:
+            load: Reads and checks the items.
+            epochs: How often each item is rolled out; None for as long as the loop runs.
+            seed: Each epoch has an order of its own that this decides; None for the order of the data.
+        """
+        self._load = load
+        self._epochs = epochs
+        self._seed = seed
+        self._epoch = 0
+        self._left: Iterator[OfferedItem] = iter(())
+
+    def next(self, begun: Collection[str]) -> OfferedItem | None:
+        """See `ItemSource.next`."""
+        offered = next((one for one in self._left if one.key not in begun), None)
+        if offered is not None:
+            return offered
+        loaded = self._load()
+        while loaded.items and (self._epochs is None or self._epoch < self._epochs):
+            self._left = iter([one for one in self._of_epoch(loaded.items) if one.key not in begun])
+            if (offered := next(self._left, None)) is not None:
+                return offered
+            if self._epoch + 1 == self._epochs:
+                break  # items may still be added to the last epoch
+            self._epoch += 1
+        return None
+
+    def end(self, key: str) -> None:
+        """Does nothing: the journal knows what was begun."""
+
+    @property
+    def idle(self) -> str:
+        """See `ItemSource.idle`."""
+        times = "" if self._epochs == 1 else f" {self._epochs} times"
+        return f"every item was rolled out{times}" if self._epochs else "there are no items"
+
+    def _of_epoch(self, items: Sequence[Item]) -> list[OfferedItem]:
+        offered = [OfferedItem(f"{self._epoch}:{item.id}", item) for item in items]
+        if self._seed is not None:
+            random.Random(f"{self._seed}:{self._epoch}").shuffle(offered)  # noqa: S311
+        return offered
+
+
+class StreamSource:
+    """The entries of a Redis stream, each with an item as JSON in its field ``item``; each is rolled out once.
+
+    An entry stays pending until its group has ended, so that a loop that is started again gets it again.
+    """
+
+    def __init__(self, client: redis.Redis, stream: str, check: Callable[[Item], str]) -> None:
+        """Reads nothing yet.
+
+        Args:
+            client: A client that decodes replies.
+            stream: The stream's key.
+            check: Returns why an item cannot be rolled out, as a sentence; empty if it can be.
+        """
+        self._client = client
+        self._stream = stream
+        self._check = check
+        self._joined = False
+        self._read_pending_after = "0"
+        """The last entry read of those that this loop got before it was started again; empty when all were read."""
+
+    def next(self, begun: Collection[str]) -> OfferedItem | RefusedItem | None:
+        """See `ItemSource.next`."""
+        if not self._joined:
+            self._join()
+        while self._read_pending_after:
+            entry = self._read(self._read_pending_after)
+            if entry is None:
+                self._read_pending_after = ""
+                break
+            self._read_pending_after = entry[0]
+            if entry[0] not in begun:
+                return self._offer(*entry)
+        entry = self._read(">")
+        return None if entry is None else self._offer(*entry)
+
+    def end(self, key: str) -> None:
+        """See `ItemSource.end`."""
+        self._client.xack(self._stream, _STREAM_GROUP, key)
+
+    @property
+    def idle(self) -> str:
+        """See `ItemSource.idle`."""
+        return f"the stream {self._stream} has no new entry"
+
+    def _join(self) -> None:
+        try:
+            self._client.xgroup_create(self._stream, _STREAM_GROUP, id="0", mkstream=True)
+        except redis.ResponseError as error:
+            if "BUSYGROUP" not in str(error):  # it exists
+                raise
+        self._joined = True
+
+    def _read(self, after: str) -> tuple[str, dict[str, Any]] | None:
+        found: Any = self._client.xreadgroup(_STREAM_GROUP, "loop", {self._stream: after}, count=1)
+        entries = found[0][1] if found else []
+        return (entries[0][0], entries[0][1] or {}) if entries else None
+
+    def _offer(self, key: str, fields: dict[str, Any]) -> OfferedItem | RefusedItem:
+        text = fields.get("item")
+        if not isinstance(text, str) or len(text) > _LONGEST_ITEM:
+            return RefusedItem(key, f"entry {key} of the stream {self._stream} has no field item, or a too long one")
+        try:
+            values = json.loads(text)
+            item = Item.from_dict({"answer": "", "metadata": {}, "env_config": {}, **values})
+        except (ValueError, TypeError, RecursionError, BenchmarkError) as error:
+            return RefusedItem(key, f"entry {key} of the stream {self._stream} is not an item: {error}")
+        wrong_id = check_id(item.id)
+        problem = f"its id {wrong_id}" if wrong_id else self._check(item)
+        return (
+            RefusedItem(key, f"entry {key} of the stream {self._stream}: {problem}")
+            if problem
+            else OfferedItem(key, item)
+        )

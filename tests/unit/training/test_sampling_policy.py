@@ -1,0 +1,81 @@
+"""How often an item is rolled out, how many turns it gets, and when its group is large enough."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rollout_tasks.training.sampling_policy import PastRollout, Sampling, SuccessRatePolicy
+
+
+def past(successes: int, failures: int, turns: int = 12) -> list[PastRollout]:
+    return [PastRollout(0.0, 30)] * failures + [PastRollout(1.0, turns)] * successes
+
+
+@pytest.mark.parametrize(
+    ("successes", "failures", "rollouts"),
+    [
+        (0, 0, 8),  # nothing is known
+        (0, 8, 8),
+        (4, 4, 8),
+        (3, 2, 8),  # 0.6: floor(9 / 0.6 - 7)
+        (7, 3, 5),  # 0.7: floor(5.86)
+        (6, 2, 5),  # 0.75
+        (4, 1, 4),  # 0.8: floor(4.25)
+        (9, 1, 3),
+        (8, 0, 2),
+    ],
+)
+def test_items_that_succeed_often_are_rolled_out_less(successes: int, failures: int, rollouts: int) -> None:
+    assert SuccessRatePolicy().sampling(past(successes, failures)).rollouts == rollouts
+
+
+@pytest.mark.parametrize(
+    ("lengths", "turns"), [([], 50), ([12], 12), ([12, 30, 20], 30), ([3], 10), ([80], 50)], ids=str
+)
+def test_an_item_may_take_as_long_as_its_longest_success(lengths: list[int], turns: int) -> None:
+    known = [PastRollout(1.0, length) for length in lengths] + [PastRollout(0.0, 45)]
+
+    assert SuccessRatePolicy().sampling(known).max_turns == turns
+
+
+def test_only_the_newest_rollouts_decide() -> None:
+    policy = SuccessRatePolicy(remembered=4)
+
+    assert policy.sampling([*past(8, 0, turns=40), *past(0, 4)]) == Sampling(8, 50)
+    assert policy.sampling([*past(0, 8), *past(4, 0)]) == Sampling(2, 12)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "level_after", "enough"),
+    [
+        ([], None, False),
+        ([1.0], None, False),
+        ([1.0, 1.0], None, False),
+        ([0.0] * 7, None, False),
+        ([0.0] * 8, None, True),
+        ([0.0] * 3, 4, False),
+        ([0.0] * 4, 4, True),
+        ([0.0, 0.0, 0.0, 1.0], 4, False),
+    ],
+)
+def test_when_a_group_is_large_enough(rewards: list[float], level_after: int | None, enough: bool) -> None:
+    assert SuccessRatePolicy(level_after=level_after).is_enough(rewards, 8) is enough
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"fewest_rollouts": 9},
+        {"fewest_rollouts": 0},
+        {"fewest_turns": 51},
+        {"threshold": 0.0},
+        {"threshold": 1.5},
+        {"remembered": 0},
+        {"level_after": 0},
+    ],
+)
+def test_numbers_that_do_not_fit_each_other(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="must "):
+        SuccessRatePolicy(**wrong)
