@@ -34,7 +34,7 @@ def environment(name: str) -> type[Environment]:
     Raises:
         UserError: No package offers that name, it cannot be imported, or it breaks its contract.
     """
-    return cast(type[Environment], _load(ENVIRONMENTS, "environment", name, Environment))
+    return cast(type[Environment], load(ENVIRONMENTS, "environment", name, Environment))
 
 
 def agent(name: str) -> type[Agent]:
@@ -47,7 +47,7 @@ def agent(name: str) -> type[Agent]:
         from rollout_tasks.agents.osworld.agent import osworld_agent  # here, because few runs have such an agent
 
         return osworld_agent(name)
-    return cast(type[Agent], _load(AGENTS, "agent", name, Agent))
+    return cast(type[Agent], load(AGENTS, "agent", name, Agent))
 
 
 def environment_name(item: Item, config: RunConfig) -> str:
@@ -128,7 +128,18 @@ def calling(name: str, method: str) -> Iterator[None]:
 
 
 @lru_cache(maxsize=64)
-def _load(group: str, kind: str, name: str, contract: type) -> Any:
+def load(group: str, kind: str, name: str, contract: type) -> Any:
+    """Returns the class that a package offers under a name.
+
+    Args:
+        group: The entry points' group.
+        kind: What it is, for messages.
+        name: Its name.
+        contract: The protocol that it must keep.
+
+    Raises:
+        UserError: No package offers that name, it cannot be imported, or it breaks its contract.
+    """
     offered = _offered(group)
     point = offered.get(name)
     if point is None:

@@ -38,6 +38,7 @@ SUBCOMMANDS = {
     "list": Subcommand("List runs, environments, agents, metrics or providers.", "cli.listing"),
     "show": Subcommand("Show a finished run's results.", "cli.show"),
     "rescore": Subcommand("Score a finished run with another metric.", "cli.rescore"),
+    "serve": Subcommand("Roll out items for a trainer until you stop it.", "cli.serve"),
     "export": Subcommand("Write a scored run's traces for a trainer.", "cli.export"),
     "pool": Subcommand("Show a pool of VMs and operate it.", "cli.pool"),
     "model": Subcommand("Put servers of a model into a pool, and see how they do.", "cli.model"),

@@ -1,14 +1,21 @@
 """How often an item is rolled out, how many turns its agent gets, and when a group is large enough: a policy.
 
-`SuccessRatePolicy` is the one that is built in. Any object with its two methods can replace it.
+Packages add their own with ``[project.entry-points."rollout_tasks.sampling_policies"]``, ``name = "module:Class"``: a class that is
+made with ``rollouts`` and ``most_turns``, which a run's options say, and options of its own.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, cast
+
+from rollout_tasks import registry
+from rollout_tasks.errors import UserError
+from rollout_tasks.validation_messages import shown
+
+_GROUP = "rollout_tasks.sampling_policies"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,53 @@ class SamplingPolicy(Protocol):
         """
 
 
+def sampling_policy(name: str, *, rollouts: int, most_turns: int, options: Mapping[str, Any]) -> SamplingPolicy:
+    """Returns a policy by its name.
+
+    Args:
+        name: Its name, as in ``--policy``.
+        rollouts: How many rollouts an item gets where the policy does not say otherwise.
+        most_turns: The most turns that an agent gets.
+        options: The policy's own.
+
+    Raises:
+        UserError: There is no such policy, or it does not accept its options.
+    """
+    policy_class = cast(Any, registry.load(_GROUP, "sampling policy", name, SamplingPolicy))
+    try:
+        return cast(SamplingPolicy, policy_class(rollouts=rollouts, most_turns=most_turns, **options))
+    except (TypeError, ValueError) as error:
+        raise UserError(f"--policy {name} does not accept its options: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPolicy:
+    """Rolls each item out equally often, and gives its agent the same turns."""
+
+    rollouts: int = 8
+    most_turns: int = 50
+    level_after: int | None = None
+    """A group whose first rewards, this many, are all the same gets no more rollouts: others are unlikely to differ. None: all are
+    waited for, as a rare success is worth most.
+    """
+
+    def __post_init__(self) -> None:
+        """Checks the numbers.
+
+        Raises:
+            ValueError: One cannot be; one clause.
+        """
+        _check_whole(self, "rollouts", "most_turns", "level_after")
+
+    def sampling(self, past: Sequence[PastRollout]) -> Sampling:  # noqa: ARG002
+        """See `SamplingPolicy.sampling`."""
+        return Sampling(self.rollouts, self.most_turns)
+
+    def is_enough(self, rewards: Sequence[float], rollouts: int) -> bool:
+        """See `SamplingPolicy.is_enough`."""
+        return len(rewards) >= rollouts or _is_level(rewards, self.level_after)
+
+
 @dataclass(frozen=True, slots=True)
 class SuccessRatePolicy:
     """Rolls items out less often the more of their rollouts succeed.
@@ -66,9 +120,7 @@ class SuccessRatePolicy:
     most_turns: int = 50
     """Also those of an item without a success."""
     level_after: int | None = None
-    """A group whose first rewards, this many, are all the same gets no more rollouts: others are unlikely to differ. None: all are
-    waited for, as a rare success is worth most.
-    """
+    """As for `FixedPolicy`."""
 
     def __post_init__(self) -> None:
         """Checks that the numbers fit each other.
@@ -76,28 +128,25 @@ class SuccessRatePolicy:
         Raises:
             ValueError: They do not; one clause.
         """
-        if not 1 <= self.fewest_rollouts <= self.rollouts:
-            raise ValueError(f"must have 1 to {self.rollouts} rollouts at least, got {self.fewest_rollouts}")
-        if not 1 <= self.fewest_turns <= self.most_turns:
-            raise ValueError(f"must have 1 to {self.most_turns} turns at least, got {self.fewest_turns}")
-        if not 0 < self.threshold <= 1:
-            raise ValueError(f"must have a threshold above 0 and up to 1, got {self.threshold:g}")
-        if self.remembered < 1 or (self.level_after is not None and self.level_after < 1):
-            raise ValueError("must look at one rollout at least")
+        _check_whole(self, "rollouts", "fewest_rollouts", "remembered", "fewest_turns", "most_turns", "level_after")
+        if self.fewest_rollouts > self.rollouts:
+            raise ValueError(f"fewest_rollouts must be {self.rollouts} at most, got {self.fewest_rollouts}")
+        if not isinstance(self.threshold, int | float) or not 0 < self.threshold <= 1:
+            raise ValueError(f"threshold must be above 0 and 1 at most, got {shown(self.threshold)}")
+        if not isinstance(self.success, int | float) or not math.isfinite(self.success):
+            raise ValueError(f"success must be a number, got {shown(self.success)}")
 
     def sampling(self, past: Sequence[PastRollout]) -> Sampling:
         """See `SamplingPolicy.sampling`."""
         newest = past[-self.remembered :]
         lengths = [one.turns for one in newest if one.reward >= self.success]
         longest = max(lengths, default=self.most_turns)
-        turns = min(max(longest, self.fewest_turns), self.most_turns)
+        turns = min(max(longest, self.fewest_turns), self.most_turns)  # also where most_turns is below the fewest
         return Sampling(self._wanted([one.reward for one in newest]), turns)
 
     def is_enough(self, rewards: Sequence[float], rollouts: int) -> bool:
         """See `SamplingPolicy.is_enough`."""
-        if len(rewards) >= rollouts:
-            return True
-        return self.level_after is not None and len(rewards) >= self.level_after and len(set(rewards)) == 1
+        return len(rewards) >= rollouts or _is_level(rewards, self.level_after)
 
     def _wanted(self, rewards: Sequence[float]) -> int:
         rate = sum(reward >= self.success for reward in rewards) / len(rewards) if rewards else 0.0
@@ -105,3 +154,16 @@ class SuccessRatePolicy:
             return self.rollouts
         wanted = math.floor(9 / rate - 7 + 1e-9)  # 9 / 0.6 - 7 is a little below 8
         return min(max(wanted, self.fewest_rollouts), self.rollouts)
+
+
+def _is_level(rewards: Sequence[float], level_after: int | None) -> bool:
+    return level_after is not None and len(rewards) >= level_after and len(set(rewards)) == 1
+
+
+def _check_whole(policy: object, *names: str) -> None:
+    for name in names:
+        value = getattr(policy, name)
+        if value is None and name == "level_after":
+            continue
+        if type(value) is not int or value < 1:
+            raise ValueError(f"{name} must be a whole number from 1, got {shown(value)}")

@@ -66,12 +66,12 @@ def offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleT
     registry._offered.cache_clear()
     yield module
     registry._offered.cache_clear()
-    registry._load.cache_clear()
+    registry.load.cache_clear()
 
 
 def found(kind: str) -> object:
     """Loads the offered extension of a kind by the loader of that kind."""
-    registry._load.cache_clear()
+    registry.load.cache_clear()
     if kind == "provider":
         option_names("broken")
         return load_provider("broken", {})

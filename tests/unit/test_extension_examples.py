@@ -39,7 +39,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
 
     yield put
     registry._offered.cache_clear()
-    registry._load.cache_clear()
+    registry.load.cache_clear()
     for name in set(sys.modules) - modules:
         if name.startswith("my_"):
             del sys.modules[name]

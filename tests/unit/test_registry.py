@@ -28,7 +28,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 def clear() -> None:
     registry._offered.cache_clear()
-    registry._load.cache_clear()
+    registry.load.cache_clear()
 
 
 def offer(folder: Path, *lines: str) -> None:

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmark.items import Item, LoadedItems
+from benchmark.metrics import JUDGE_METRIC
 from benchmark.results import VALID
+from benchmark.scoring import Outcome, score_each
 from rollout_tasks.config import RunConfig
 from rollout_tasks.execution.cancellation import cancel_run
 from rollout_tasks.queues import finalize_task
@@ -17,7 +19,7 @@ from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.submission import new_submission, resumed_submission
 from rollout_tasks.runs.submit_to_workers import submit_to_workers
-from rollout_tasks.runs.verdict import Verdict, rollout_id_of
+from rollout_tasks.runs.verdict import rollout_id_of
 from rollout_tasks.training.scored_rollouts import reported
 from rollout_tasks.training.service.journal import Begun, Ended
 
@@ -51,6 +53,7 @@ class GroupRun:
         self.folder = RunFolder(output_dir / begun.run_id)
         self.stopped_early = False
         self._tried_again = 0
+        self._looked_at = 0
 
     @property
     def was_submitted(self) -> bool:
@@ -68,11 +71,12 @@ class GroupRun:
 
     def is_over(self, progress: Progress) -> bool:
         """Returns whether nothing more comes of it: each rollout has ended, and the report is there if it was made."""
-        return progress.state in _OVER or (progress.state == "unknown" and not progress.pending)
+        return progress.state in _OVER or (progress.state == "unknown" and not self.needs_resume(progress))
 
     def needs_resume(self, progress: Progress) -> bool:
         """Returns whether nobody goes on with it: its submission broke off, or Redis has lost it."""
-        return progress.state == "half_submitted" or (progress.state == "unknown" and progress.pending > 0)
+        lost = progress.state == "unknown" and not (progress.pending == 0 and self.folder.evaluated_as_asked())
+        return lost or progress.state == "half_submitted"
 
     def resume(self) -> None:
         """Submits what it lacks or lost.
@@ -82,10 +86,11 @@ class GroupRun:
         """
         submit_to_workers(resumed_submission(self.folder))
 
-    def try_again(self, most: int) -> bool:
+    def try_again(self, ended: Ended, most: int) -> bool:
         """Submits the rollouts that the infrastructure lost once more, if there are any and that was not done too often.
 
         Args:
+            ended: How it ended.
             most: How often that may be done.
 
         Returns:
@@ -94,18 +99,31 @@ class GroupRun:
         Raises:
             UserError: As for `submit_group`.
         """
-        if self.stopped_early or self._tried_again >= most:
+        if "infrastructure_loss" not in ended.left_out or self.stopped_early or self._tried_again >= most:
             return False
-        submission = resumed_submission(self.folder)
-        if not submission.todo:
-            return False
+        self.resume()
         self._tried_again += 1
-        submit_to_workers(submission)
         return True
 
-    def rewards(self) -> list[float]:
-        """Returns the scores of the rollouts that have ended, that count, and that their environment has scored."""
-        return [0.0 if verdict.score is None else verdict.score for verdict in self._verdicts() if _counts(verdict)]
+    def new_rewards(self, progress: Progress, metric: str) -> list[float]:
+        """Returns the scores of those rollouts that count and have ended; nothing if no more have than at the last call.
+
+        Args:
+            progress: How far it is.
+            metric: The metric for answers that the environment did not score itself; one that asks a model scores only the whole.
+
+        Raises:
+            BenchmarkError: The metric cannot be used.
+            UserError: A verdict cannot be read.
+        """
+        if progress.committed <= self._looked_at or metric == JUDGE_METRIC:
+            return []
+        self._looked_at = progress.committed
+        names = [rollout_id_of(self.begun.item_id, index) for index in range(self.begun.rollouts)]
+        results = [verdict.as_result() for verdict in self.folder.settled_verdicts(names)]
+        (item,) = self.folder.description.items()
+        ((_, row),) = score_each([Outcome(item, results)], metric=metric)
+        return [one.score for one in row.rollouts if one.standing in VALID and one.score is not None]
 
     def stop(self, store: RunStore) -> None:
         """Cancels the rollouts that have not ended.
@@ -138,11 +156,3 @@ class GroupRun:
                 verdict = self.folder.final_verdict(rollout_id_of(self.begun.item_id, int(row["index"])))
                 turns.append(verdict.turns)
         return Ended(self.begun.number, rewards, turns, dict(left_out), self.stopped_early)
-
-    def _verdicts(self) -> list[Verdict]:
-        names = [rollout_id_of(self.begun.item_id, index) for index in range(self.begun.rollouts)]
-        return list(self.folder.settled_verdicts(names))
-
-
-def _counts(verdict: Verdict) -> bool:
-    return verdict.status != "cancelled" and not verdict.worth_repeating

@@ -118,9 +118,11 @@ class Journal:
 
     def _take_withdrawn(self, number: int) -> None:
         self.keys.discard(self.under_way.pop(number).key)
+        if number == self.last_number:
+            self.last_number -= 1
 
     def _append(self, line: Mapping[str, Any]) -> None:
-        with open(self._path, "ab") as file:
+        with self._path.open("ab") as file:
             file.write(json.dumps(line).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())

@@ -96,7 +96,7 @@ def submit(
         leased_vm._pool_named,
         heartbeat.heartbeat,
         registry._offered,
-        registry._load,
+        registry.load,
     )
     for cache in caches:
         cache.cache_clear()

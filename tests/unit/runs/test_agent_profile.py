@@ -33,7 +33,7 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> None:
     points = {name: EntryPoint(name, value, registry.AGENTS) for name, value in OFFERED.items()}
     installed = registry._offered
     monkeypatch.setattr(registry, "_offered", lambda group: points if group == registry.AGENTS else installed(group))
-    registry._load.cache_clear()
+    registry.load.cache_clear()
 
 
 def resolved(agent: str, **options: Any) -> RunConfig:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
-from rollout_tasks.training.sampling_policy import PastRollout, Sampling, SuccessRatePolicy
+from rollout_tasks.errors import UserError
+from rollout_tasks.training.sampling_policy import PastRollout, Sampling, SuccessRatePolicy, sampling_policy
 
 
 def past(successes: int, failures: int, turns: int = 12) -> list[PastRollout]:
@@ -65,17 +67,31 @@ def test_when_a_group_is_large_enough(rewards: list[float], level_after: int | N
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("options", "problem"),
     [
-        {"fewest_rollouts": 9},
-        {"fewest_rollouts": 0},
-        {"fewest_turns": 51},
-        {"threshold": 0.0},
-        {"threshold": 1.5},
-        {"remembered": 0},
-        {"level_after": 0},
+        ({"fewest_rollouts": 9}, "fewest_rollouts must be 8 at most, got 9"),
+        ({"fewest_rollouts": 0}, "fewest_rollouts must be a whole number from 1, got 0"),
+        ({"remembered": 1.5}, "remembered must be a whole number from 1, got 1.5"),
+        ({"threshold": 0.0}, "threshold must be above 0 and 1 at most, got 0.0"),
+        ({"threshold": "half"}, "threshold must be above 0 and 1 at most, got 'half'"),
+        ({"success": math.nan}, "success must be a number"),
+        ({"level_after": 0}, "level_after must be a whole number from 1, got 0"),
+        ({"luck": 1}, "unexpected keyword argument 'luck'"),
     ],
 )
-def test_numbers_that_do_not_fit_each_other(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="must "):
-        SuccessRatePolicy(**wrong)
+def test_options_that_cannot_be(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(UserError, match=f"--policy success-rate does not accept its options: .*{problem}"):
+        sampling_policy("success-rate", rollouts=8, most_turns=50, options=options)
+
+
+def test_policies_by_their_names() -> None:
+    fixed = sampling_policy("fixed", rollouts=4, most_turns=7, options={"level_after": 3})
+
+    assert fixed.sampling(past(9, 0)) == Sampling(4, 7)
+    assert (fixed.is_enough([1.0, 1.0], 4), fixed.is_enough([1.0] * 3, 4)) == (False, True)
+    with pytest.raises(UserError, match="unknown sampling policy 'fixd': did you mean fixed"):
+        sampling_policy("fixd", rollouts=4, most_turns=7, options={})
+
+
+def test_a_run_of_few_turns_keeps_them() -> None:
+    assert sampling_policy("success-rate", rollouts=8, most_turns=5, options={}).sampling([]) == Sampling(8, 5)
