@@ -79,16 +79,25 @@ def option(default: Any, help_text: str, *spellings: str, panel: str = "", **con
 
 def safe_name(longest: int) -> AfterValidator:
     """Returns a validator for text that is safe as a folder's and as a key's name."""
+    return AfterValidator(lambda name: name if name is None else check_name(name, longest))
 
-    def check(name: str | None) -> str | None:
-        if name is not None and not re.fullmatch(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{longest - 1}}}", name):
-            raise ValueError(
-                "may have letters, digits, '_', '.' and '-', the first a letter or digit,"
-                f" at most {longest} characters, got {shown(name)}"
-            )
-        return name
 
-    return AfterValidator(check)
+def check_name(name: str, longest: int) -> str:
+    """Returns a name that is safe as a folder's and as a key's.
+
+    Args:
+        name: The name.
+        longest: The most characters that it may have.
+
+    Raises:
+        ValueError: It is not safe; one clause.
+    """
+    if not re.fullmatch(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{longest - 1}}}", name):
+        raise ValueError(
+            "may have letters, digits, '_', '.' and '-', the first a letter or digit,"
+            f" at most {longest} characters, got {shown(name)}"
+        )
+    return name
 
 
 def _encodable(path: Path | None) -> Path | None:

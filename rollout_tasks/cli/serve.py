@@ -22,6 +22,7 @@ from rollout_tasks.cli import program
 from rollout_tasks.cli.run_file import resolve_config
 from rollout_tasks.cli.run_options import aliases, with_config_options
 from rollout_tasks.config import RunConfig
+from rollout_tasks.config_fields import check_name
 from rollout_tasks.errors import UserError
 from rollout_tasks.key_values import key_values
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 
+_LONGEST_NAME = 80
+"""Runs' names have a number after it."""
 _STEP_SECONDS = 1.0
 _FOLDER = ".service"
 """Ends the name of the loop's folder; no run's name has it, as runs of the loop end in a number."""
@@ -76,6 +79,10 @@ def serve(
     again with the same name, it goes on where it was.
     """
     resolved = resolve_config(config, options)
+    try:
+        check_name(name, _LONGEST_NAME)
+    except ValueError as error:
+        raise UserError(f"--name: {error}") from error
     folder = Path(resolved.output_dir).resolve() / f"{name}{_FOLDER}"
     if state:
         return _show_state(folder, as_json=as_json)

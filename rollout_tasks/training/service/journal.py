@@ -140,7 +140,7 @@ class Journal:
         for number, line in enumerate(whole.splitlines(), 1):
             try:
                 self._take(json.loads(line))
-            except (ValueError, LookupError, TypeError) as error:
+            except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
                 raise UserError(f"{self._path}: line {number} is not one of a journal: {error}") from error
 
     def _take(self, line: dict[str, Any]) -> None:
