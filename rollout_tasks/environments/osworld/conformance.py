@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from benchmark.items import Item
@@ -76,5 +77,11 @@ def image_facts(provider_name: str, options: Mapping[str, Any], progress: Callab
 
 def _looked_up(provider: Provider, progress: Callable[[str], None]) -> str:
     progress("Booting a VM of the image")
-    with unpooled_vm(provider, f"conformance-{os.getpid()}-0") as vm, relayed(vm.endpoint) as there:
+    with ExitStack() as stack:
+        try:
+            vm = stack.enter_context(unpooled_vm(provider, f"conformance-{os.getpid()}-0"))
+        except Exception as error:  # providers raise what they like
+            said = " ".join(str(error).split()) or type(error).__name__
+            raise ProviderError(f"the VM does not start: {said}") from error
+        there = stack.enter_context(relayed(vm.endpoint))
         return packed(look(Guest(f"http://{there.address}:{there.ports['control']}"), progress))

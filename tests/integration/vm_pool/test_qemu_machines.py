@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import signal
@@ -350,3 +351,24 @@ def test_without_qemu_the_sentence_says_what_to_install(monkeypatch: pytest.Monk
     (tmp_path / "qemu-system-x86_64").symlink_to(QEMU)
     with pytest.raises(ProviderError, match="needs qemu-img, which is not installed: apt-get install qemu-utils"):
         check_available(load_provider("qemu", {}))
+
+
+def test_a_disk_that_does_not_boot_is_named_where_its_tasks_were_to_be_checked(tmp_path: Path) -> None:
+    disk, tasks = tmp_path / "empty.qcow2", tmp_path / "tasks.jsonl"
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", disk, "1G"], check=True)
+    evaluator = {"func": "infeasible"}
+    tasks.write_text(json.dumps({"id": "a", "question": "?", "evaluator": evaluator, "config": []}) + "\n")
+    options = ["-o", f"path_to_vm={disk}", "-o", "accelerator=tcg", "-o", "memory_mib=256", "-o", "boot_seconds=2"]
+
+    done = subprocess.run(
+        [sys.executable, "scripts/build_guest.py", "--check", tasks, "--provider", "qemu", *options],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "error: the VM does not start: " in done.stderr
+    assert "is not ready within 2 s" in done.stderr
+    assert "Traceback" not in done.stderr
