@@ -33,6 +33,7 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any machine")
 
 LONG_FILES = (
+    "acceptance/test_export_readers.py",
     "acceptance/test_quickstart.py",
     "acceptance/test_osworld_standins.py",
     "acceptance/test_docs.py",

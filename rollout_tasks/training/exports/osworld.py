@@ -94,13 +94,13 @@ class Files:
         pictures = PictureFiles(rollout.folder, record)
         lines: list[str] = []
         shown: dict[str, str] = {}
-        for step, place in _placed(trajectory.steps):
+        for step, in_turn in _placed(trajectory.steps):
             file = None
             if step.observation is not None and step.observation.images:
                 content = pictures.name(step.observation.images[-1].name)
-                file = f"step_{step.turn}_{_time(step) or place}.{content.rpartition('.')[2]}"
+                file = f"step_{step.turn}_{_time(step) or in_turn}.{content.rpartition('.')[2]}"
                 while file in shown:  # two actions at the same time
-                    file = f"{Path(file).stem}_{place}{Path(file).suffix}"
+                    file = f"{Path(file).stem}_{in_turn}{Path(file).suffix}"
                 shown[file] = content
             lines.append(_line(step, said.get(step.turn, ""), file))
         domain = encode_id(self._domains.get(rollout.item_id) or NO_DOMAIN)
