@@ -23,6 +23,7 @@ _REASONS = {
     "below_min_reward": "with a lower reward",
     "no_calls": "in which no model replied",
     "no_tokens": "whose model did not return its tokens",
+    "other_api": "whose model was asked in another API than Chat Completions",
     "unreadable": "whose record cannot be read",
 }
 """Why rollouts are left out, as a sentence goes on."""

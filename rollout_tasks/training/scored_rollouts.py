@@ -25,6 +25,8 @@ from rollout_tasks.trajectories.traces import TokensUnknown, TraceError
 NO_CALLS, NO_TOKENS, UNREADABLE = "no_calls", "no_tokens", "unreadable"
 """Reasons to leave out a rollout, besides its standing: no model replied in it; its model did not return its tokens; its record
 cannot be read, or contradicts itself."""
+OTHER_API = "other_api"
+"""A further one: its model was asked in an API whose messages the format does not have."""
 
 _BROKEN = (ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError)
 """What reading a record raises that somebody changed: a run's folder may come from elsewhere."""
@@ -34,6 +36,10 @@ Content = TypeVar("Content")
 
 class NoCalls(Exception):
     """No model replied in a rollout."""
+
+
+class OtherApi(Exception):
+    """A rollout's model was asked in an API whose messages a format does not have: one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +98,8 @@ def scored(
             content = read(_found(folder, item_id, row))
         except NoCalls:
             left_out.add(NO_CALLS)
+        except OtherApi as error:
+            left_out.add(OTHER_API, error)
         except TokensUnknown as error:
             left_out.add(NO_TOKENS, error)
         except (CallRecordError, TrajectoryError, TraceError, UserError) as error:

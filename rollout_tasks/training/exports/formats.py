@@ -19,6 +19,10 @@ class Kind(StrEnum):
     """The formats' names."""
 
     PARQUET = "parquet"
+    OPENAI = "openai"
+    SHAREGPT = "sharegpt"
+    ATIF = "atif"
+    OSWORLD = "osworld"
 
 
 class ExportedFiles(Protocol):
@@ -71,4 +75,8 @@ class Format:
 
 FORMATS: Mapping[Kind, Format] = {
     Kind.PARQUET: Format("token traces for any trainer", ("traces.parquet", "pictures.parquet"), "parquet"),
+    Kind.OPENAI: Format("conversations as OpenAI's fine-tuning reads them", ("openai/",), "openai"),
+    Kind.SHAREGPT: Format("calls as LLaMA-Factory reads them", ("sharegpt/",), "sharegpt"),
+    Kind.ATIF: Format("Harbor's Agent Trajectory Interchange Format", ("atif/",), "atif"),
+    Kind.OSWORLD: Format("the result folders of OSWorld's own runner", ("osworld/",), "osworld"),
 }
