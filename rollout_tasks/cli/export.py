@@ -32,7 +32,9 @@ _REASONS = {
 @application.command(context_settings=program.any_spelling())
 def export(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or the path of its folder.")],
-    kind: Annotated[Kind, typer.Option("--format", help="What to write.")] = Kind.PARQUET,
+    kind: Annotated[
+        Kind, typer.Option("--format", metavar="NAME", help=f"What to write: {', '.join(Kind)}.")
+    ] = Kind.PARQUET,
     min_reward: Annotated[
         float | None, typer.Option(help="Leave out rollouts with a lower reward, as for learning from successes alone.")
     ] = None,
@@ -53,6 +55,9 @@ def export(
     The model must return its tokens, as vLLM does if a run has these options:
 
     [bold]--extra-body '{"return_token_ids": true, "logprobs": true}'[/bold]
+
+    [bold]openai[/bold], [bold]sharegpt[/bold] (for LLaMA-Factory), [bold]atif[/bold] (Harbor's) and [bold]osworld[/bold] (its
+    runner's result folders) are written from messages and need no tokens.
 
     Rollouts lost to infrastructure failures are left out.
     """

@@ -124,7 +124,11 @@ def reported(report: Path) -> list[tuple[str, Sequence[Mapping[str, Any]]]]:
             rollouts = [
                 {name: one[name] for name in ("index", "standing", "score", "failure_class")} for one in row["rollouts"]
             ]
-            new = row["item_id"] not in found and len({one["index"] for one in rollouts}) == len(rollouts)
+            new = (
+                type(row["item_id"]) is str
+                and row["item_id"] not in found
+                and len({one["index"] for one in rollouts}) == len(rollouts)
+            )
             if not new or not all(map(_is_true, rollouts)):
                 raise TypeError
             found[row["item_id"]] = rollouts

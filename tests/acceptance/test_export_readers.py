@@ -52,21 +52,20 @@ def readers(tmp_path_factory: pytest.TempPathFactory) -> str:
     if not Path(uv).exists():
         pytest.skip("uv is not there: scripts/install.sh gets it")
     python = str(folder / "bin" / "python")
-    command = [uv, "pip", "install", "--python", python]
+    harbor = ["--no-deps", "--python-version", "3.12", "--target", str(folder / "harbor"), "harbor>=0.26"]
     for words in (
-        [uv, "venv", "--allow-existing", "--python", sys.executable, str(folder)],
-        [*command, "datasets>=5", "pydantic"],
+        ["venv", "--allow-existing", "--python", sys.executable, str(folder)],
+        ["pip", "install", "--python", python, "datasets>=5", "pydantic"],
+        ["pip", "install", "--python", python, *harbor],  # whose models need neither its Python nor its dependencies
     ):
-        subprocess.run(words, check=True, capture_output=True, env={**os.environ, "UV_SYSTEM_CERTS": "true"})
-    subprocess.run(
-        [*command, "--no-deps", "harbor>=0.26"], check=True, capture_output=True
-    )  # its models need pydantic alone
+        subprocess.run([uv, *words], check=True, capture_output=True, env={**os.environ, "UV_SYSTEM_CERTS": "true"})
     return python
 
 
 def read_by(python: str, program: str, *words: Path) -> list[dict[str, Any]]:
     *_, output = words
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    environment["PYTHONPATH"] = str(Path(python).parent.parent / "harbor")
     command = [python, str(PROGRAMS / program), *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -37,7 +37,8 @@ _NOTES = (
 class Trajectory:
     """The trajectory of one rollout."""
 
-    rollout: ScoredRollout
+    place: Path
+    """Its folder, below the format's."""
     text: str
     """The file's content."""
     steps: int
@@ -85,9 +86,12 @@ class Files:
             raise NoCalls
         steps = AtifSteps(episode)
         steps.add_all()
+        if not steps.shown.keys() <= episode.pictures.files.keys():
+            raise ValueError(f"{rollout.folder}: a picture is where no picture can be")
+        place = Path(encode_id(rollout.item_id), str(rollout.index))
         document = storable_json(self._document(rollout, episode.calls, steps.steps), _DEEPEST)
         text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1)
-        return Trajectory(rollout, text, len(steps.steps), tuple(steps.shown), episode.pictures.files)
+        return Trajectory(place, text, len(steps.steps), tuple(steps.shown), episode.pictures.files)
 
     def write(self, content: Trajectory) -> None:
         """Writes a rollout's trajectory with its pictures.
@@ -95,7 +99,7 @@ class Files:
         Raises:
             OSError: A file cannot be written, or a picture cannot be read.
         """
-        place = self._folder / encode_id(content.rollout.item_id) / str(content.rollout.index)
+        place = self._folder / content.place
         place.mkdir(parents=True)
         (place / TRAJECTORY_NAME).write_text(content.text + "\n", encoding="utf-8")
         if content.shown:

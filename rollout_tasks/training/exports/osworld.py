@@ -33,13 +33,17 @@ NO_DOMAIN = "no-domain"
 """Where items without a domain are."""
 _TIME = "%Y%m%d@%H%M%S%f"
 _DEEPEST = 60
+_MOST_TURNS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     """The result of one rollout."""
 
-    rollout: ScoredRollout
+    place: Path
+    """Its folder, below the format's."""
+    reward: float
+    recording: Path
     lines: tuple[str, ...]
     """Of traj.jsonl."""
     shown: Mapping[str, str]
@@ -99,7 +103,10 @@ class Files:
                     file = f"{Path(file).stem}_{place}{Path(file).suffix}"
                 shown[file] = content
             lines.append(_line(step, said.get(step.turn, ""), file))
-        return Result(rollout, tuple(lines), shown, pictures.files)
+        domain = encode_id(self._domains.get(rollout.item_id) or NO_DOMAIN)
+        place = Path(str(rollout.index), self._setting, domain, encode_id(rollout.item_id))
+        recording = rollout.folder / RECORDING_NAME
+        return Result(place, rollout.reward, recording, tuple(lines), shown, pictures.files)
 
     def write(self, content: Result) -> None:
         """Writes a rollout's folder.
@@ -107,15 +114,13 @@ class Files:
         Raises:
             OSError: A file cannot be written, or a picture cannot be read.
         """
-        rollout = content.rollout
-        domain = encode_id(self._domains.get(rollout.item_id) or NO_DOMAIN)
-        place = self._folder / str(rollout.index) / self._setting / domain / encode_id(rollout.item_id)
+        place = self._folder / content.place
         place.mkdir(parents=True)
         (place / STEPS_NAME).write_text("".join(content.lines), encoding="utf-8")
         for file, name in content.shown.items():
             self._linked.add_picture(name, content.pictures[name], place / file)
-        recordings = self._linked.add_file(rollout.folder / RECORDING_NAME, place / RECORDING_NAME)
-        (place / RESULT_NAME).write_text(f"{rollout.reward}\n")
+        recordings = self._linked.add_file(content.recording, place / RECORDING_NAME)
+        (place / RESULT_NAME).write_text(f"{content.reward}\n")
         self.counted.update(rollouts=1, steps=len(content.lines), recordings=int(recordings))
         self.counted["pictures"] = self._linked.count
 
@@ -124,7 +129,7 @@ def _placed(steps: tuple[RecordedStep, ...]) -> Iterator[tuple[RecordedStep, int
     """Yields steps, each with its place among those of its turn, from 1."""
     counted: Counter[int] = Counter()
     for step in steps:
-        if type(step.turn) is not int:
+        if type(step.turn) is not int or not 0 <= step.turn < _MOST_TURNS:
             raise ValueError(f"step {step.number} has the turn {ascii(step.turn)[:50]}")
         counted[step.turn] += 1
         yield step, counted[step.turn]

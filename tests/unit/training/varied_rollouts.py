@@ -66,8 +66,8 @@ def tool_agent(folder: Path, number: int) -> None:
         {"role": "system", "content": "Act."},
         {"role": "user", "content": [text(f"Task {number} with <image> in it"), shown(first.images[0])]},
     ]
-    for message in messages:
-        writer.message(message)
+    for one in messages:
+        writer.message(one)
     thinking = {"reasoning": f"hm {number}"} if number % 2 else {}
     for turn in (1, 2, 3):
         asked = {"id": f"c{turn}", "type": "function", "function": {"name": "click", "arguments": f'{{"x": {turn}}}'}}

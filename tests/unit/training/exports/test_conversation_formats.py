@@ -238,6 +238,8 @@ HOSTILE: dict[str, Callable[[str], str]] = {
     "lists in lists": lambda text: text.replace('"token_ids": [3]', '"token_ids": ' + "[" * 100_000),
     "a time that is none": lambda text: text.replace('"at": 1', '"at": 1e300, "was": 1'),
     "a turn that is a path": lambda text: text.replace('"turn": 1', '"turn": "../../x"'),
+    "a turn that no folder can have": lambda text: text.replace('"turn": 1', '"turn": 1' + "0" * 300),
+    "a picture of the system": lambda text: text.replace('"content": "Act."', '"content": [{"$file": "../../x.png"}]'),
     "a call that is none": lambda text: text.replace('"name": "click"', '"name": 5'),
 }
 
