@@ -37,6 +37,8 @@ ROLLOUTS = 1000
 CHAT = KINDS[:3]
 """Those whose messages are of Chat Completions."""
 Message = dict[str, Any]
+MESSAGES = TypeAdapter(list[ChatCompletionMessageParam])
+TOOLS = TypeAdapter(list[ChatCompletionFunctionToolParam])
 
 
 @pytest.fixture(scope="module")
@@ -145,10 +147,10 @@ def test_openai(run: RunFolder, readers: str, tmp_path: Path) -> None:
 def check_types(row: Mapping[str, Any]) -> None:
     """Checks a row against the types of the package openai."""
     messages = [{name: value for name, value in one.items() if name != "weight"} for one in row["messages"]]
-    validated = TypeAdapter(list[ChatCompletionMessageParam]).validate_python(messages)
-    assert json.loads(json.dumps(validated, default=list)) == messages
+    validated = MESSAGES.validate_python(messages)
+    assert json.loads(json.dumps(validated, default=list)) == messages  # which also reads what is validated late
     tools = row.get("tools", [])
-    assert TypeAdapter(list[ChatCompletionFunctionToolParam]).validate_python(tools) == tools
+    assert TOOLS.validate_python(tools) == tools
 
 
 @pytest.mark.skipif("LLAMAFACTORY_PYTHON" not in os.environ, reason="LLAMAFACTORY_PYTHON names no interpreter")
