@@ -119,6 +119,7 @@ COMMAND_OF: dict[str, str] = {
     "rollout_tasks/flower_login.py": FLOWER,
     "rollout_tasks/models/scripted/": SCRIPTED,
     "rollout_tasks/models/serving/": SERVE,
+    "rollout_tasks/training/exports/": "rollouts export RUN",
     "rollout_tasks/worker/": WORKER,
     "scripts/bench/osworld_standins.py": "scripts/bench/osworld_standins.py run",
     "scripts/bench/osworld_tasks.py": "scripts/bench/osworld_tasks.py run",
