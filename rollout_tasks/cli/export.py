@@ -56,6 +56,9 @@ def export(
 
     [bold]--extra-body '{"return_token_ids": true, "logprobs": true}'[/bold]
 
+    [bold]verl[/bold] and [bold]prime-rl[/bold] write such rows as these trainers have them, with
+    pictures as files; [bold]seed[/bold] writes the folders of DART's rollouter.
+
     [bold]openai[/bold], [bold]sharegpt[/bold] (for LLaMA-Factory), [bold]atif[/bold] (Harbor's) and [bold]osworld[/bold] (its
     runner's result folders) are written from messages and need no tokens.
 

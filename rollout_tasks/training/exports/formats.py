@@ -19,6 +19,9 @@ class Kind(StrEnum):
     """The formats' names."""
 
     PARQUET = "parquet"
+    VERL = "verl"
+    PRIME_RL = "prime-rl"
+    SEED = "seed"
     OPENAI = "openai"
     SHAREGPT = "sharegpt"
     ATIF = "atif"
@@ -75,6 +78,9 @@ class Format:
 
 FORMATS: Mapping[Kind, Format] = {
     Kind.PARQUET: Format("token traces for any trainer", ("traces.parquet", "pictures.parquet"), "parquet"),
+    Kind.VERL: Format("token traces as verl trains on them", ("verl/",), "verl"),
+    Kind.PRIME_RL: Format("token traces as prime-rl's trainer gets them", ("prime-rl/",), "prime_rl"),
+    Kind.SEED: Format("the trajectory folders of DART's rollouter", ("seed/",), "seed"),
     Kind.OPENAI: Format("conversations as OpenAI's fine-tuning reads them", ("openai/",), "openai"),
     Kind.SHAREGPT: Format("calls as LLaMA-Factory reads them", ("sharegpt/",), "sharegpt"),
     Kind.ATIF: Format("Harbor's Agent Trajectory Interchange Format", ("atif/",), "atif"),

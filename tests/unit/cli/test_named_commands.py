@@ -122,6 +122,7 @@ COMMAND_OF: dict[str, str] = {
     "rollout_tasks/models/serving/": SERVE,
     "rollout_tasks/training/sampling_policy.py": "rollouts serve",
     "rollout_tasks/training/service/": "rollouts serve",
+    "rollout_tasks/training/exports/": "rollouts export RUN",
     "rollout_tasks/worker/": WORKER,
     "scripts/bench/osworld_standins.py": "scripts/bench/osworld_standins.py run",
     "scripts/bench/osworld_tasks.py": "scripts/bench/osworld_tasks.py run",
