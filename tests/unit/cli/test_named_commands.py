@@ -109,6 +109,7 @@ OWNERS: dict[tuple[str, str], str] = {
 COMMAND_OF: dict[str, str] = {
     "desktop_image/": IMAGE,
     "rollout_tasks/cli/gateway.py": "rollouts gateway",
+    "rollout_tasks/cli/openenv.py": "rollouts openenv",
     "rollout_tasks/cli/image.py": IMAGE,
     "rollout_tasks/cli/image_check.py": IMAGE,
     "rollout_tasks/cli/model.py": SERVE,
