@@ -9,7 +9,6 @@ program that serves sessions is killed, their processes give the VMs back; where
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import secrets
@@ -17,26 +16,25 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from benchmark.items import Item
-from benchmark.whole_file import write_whole
 from rollout_tasks import registry
 from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.base import Observation
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.redis_client import connect
-from rollout_tasks.service.played_session import PlayedSession, SessionEnd, SessionEnded, SessionRefused, Step
+from rollout_tasks.service.played_session import PlayedSession
 from rollout_tasks.service.session_order import SessionOrder
+from rollout_tasks.service.session_record import facts_of, make_folder, write_end
+from rollout_tasks.service.session_results import SessionEnd, SessionEnded, SessionRefused, Step
 from rollout_tasks.service.session_spawner import SessionSpawner
 from vm_pool.errors import PoolError
 from vm_pool.pool import VMPool
 
 logger = logging.getLogger(__name__)
 
-SUMMARY_NAME = "session.json"
 SILENT_SECONDS = 300.0
 """How long a client may be silent by default: a trainer may update its weights between two steps."""
 _KEPT_ENDED = 1_000
@@ -163,7 +161,7 @@ class DesktopSessions:
         session = self._found(session_id)
         folder = session.order.folder
         files = sorted(path.name for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
-        return {**_facts(session, session.end), "folder": str(folder), "files": files}
+        return {**facts_of(session, session.end), "folder": str(folder), "files": files}
 
     def release(self, session_id: str, why: str = "its client released it") -> bool:
         """Ends a session, whatever it does, and gives the VM back; does not wait for that. Harmless when repeated.
@@ -184,7 +182,7 @@ class DesktopSessions:
         """Returns the facts of the sessions that go on."""
         with self._lock:
             sessions = list(self._sessions.values())
-        return [_facts(session, session.end) for session in sessions]
+        return [facts_of(session, session.end) for session in sessions]
 
     def close(self) -> None:
         """Ends all sessions, and begins no more."""
@@ -208,29 +206,37 @@ class DesktopSessions:
             raise SessionRefused(
                 "a session's name has 1 to 100 letters, digits, '_', '.' and '-', a letter or digit first"
             )
+        order = SessionOrder(session_id, item, self.config, (self._folder / session_id).absolute(), index)
         with self._lock:
-            if self._closed.is_set():
-                raise SessionRefused("the program that serves sessions is stopping")
-            known = self._sessions.get(session_id) or self._ended.get(session_id)
-            if known is not None:
-                if (known.order.item.id, known.order.index) != (item_id, index):
-                    raise SessionRefused(f"session {session_id} plays another item")
+            if (known := self._same(order)) is not None:
                 return known
-            if len(self._sessions) >= self.most:
-                raise SessionRefused(f"there are {self.most} sessions, the most at a time")
-            folder = self._folder / session_id
-            try:
-                folder.mkdir(parents=True)
-            except FileExistsError:
-                raise SessionRefused(
-                    f"the name {session_id!r} is used up: there is the record of an earlier session"
-                ) from None
-            except OSError as error:
-                raise SessionRefused(f"the record of a session cannot be written: {error.strerror}") from error
-            order = SessionOrder(session_id, item, self.config, folder.absolute(), index)
-            session = PlayedSession(order, self._spawner.spawn(), self._when_ended)
-            self._sessions[session_id] = session
-        return session
+        process = self._spawner.spawn()  # not under the lock: the first one has to wait for imports
+        try:
+            with self._lock:
+                if (known := self._same(order)) is None:
+                    make_folder(order)
+                    begun = self._sessions[session_id] = PlayedSession(order, process, self._when_ended)
+                    return begun
+        except SessionRefused:
+            process.close(0)
+            raise
+        process.close(0)
+        return known
+
+    def _same(self, order: SessionOrder) -> PlayedSession | None:
+        """Returns the session that a repeated call asks for; None if a new one may begin. Under the lock.
+
+        Raises:
+            SessionRefused: It may not.
+        """
+        if self._closed.is_set():
+            raise SessionRefused("the program that serves sessions is stopping")
+        known = self._sessions.get(order.session_id) or self._ended.get(order.session_id)
+        if known is not None and (known.order.item.id, known.order.index) != (order.item.id, order.index):
+            raise SessionRefused(f"session {order.session_id} plays another item")
+        if known is None and len(self._sessions) >= self.most:
+            raise SessionRefused(f"there are {self.most} sessions, the most at a time")
+        return known
 
     def _found(self, session_id: str) -> PlayedSession:
         with self._lock:
@@ -253,11 +259,7 @@ class DesktopSessions:
                     VMPool(client, self.config.vm.pool).release(session.vm_id, session.fence or 0)
             except PoolError as error:
                 logger.warning("session %s: %s is left to expire: %s", session.id, session.vm_id, error)
-        try:
-            text = json.dumps(_facts(session, end), indent=2)
-            write_whole(session.order.folder / SUMMARY_NAME, text + "\n")
-        except OSError as error:
-            logger.error("the record of session %s cannot be written: %s", session.id, error)
+        write_end(session, end)
         session.observation = None  # nobody asks for it any more, and it is large
         with self._lock:
             self._sessions.pop(session.id, None)
@@ -274,20 +276,3 @@ class DesktopSessions:
                 ]
             for session in silent:
                 session.stop(f"its client was silent for {self._silent_seconds:g} s")
-
-
-def _facts(session: PlayedSession, end: SessionEnd | None) -> dict[str, Any]:
-    """Returns what is said of a session: JSON values."""
-    facts = {
-        "session_id": session.id,
-        "item_id": session.order.item.id,
-        "index": session.order.index,
-        "state": "ended" if end is not None else "over" if session.over else "ready" if session.ready else "waiting",
-        "vm_id": session.vm_id,
-        "fence": session.fence,
-        "turns": session.turn,
-        "began": session.began,
-    }
-    if end is None:
-        return {**facts, "idle_seconds": round(time.monotonic() - session.used, 3)}
-    return {**facts, **asdict(end), "reward": end.reward}

@@ -6,68 +6,19 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from rollout_tasks.cells.channel import BadMessage, ChannelEnded
 from rollout_tasks.environments.base import Observation
 from rollout_tasks.errors import FailureClass
 from rollout_tasks.service.session_order import SessionOrder, unpacked
+from rollout_tasks.service.session_results import SessionEnd, SessionEnded, SessionRefused, Step
 from rollout_tasks.service.session_spawner import SpawnedProcess
 
 logger = logging.getLogger(__name__)
 
 _PROCESS_SECONDS = 300.0
 """How much later than the sum of its own limits a process may answer: for cleaning up, and for killing itself when it is stuck."""
-
-
-class SessionRefused(Exception):
-    """A call that the session refuses; the session goes on. One sentence says why."""
-
-
-class SessionEnded(Exception):
-    """The session is over, or could not begin."""
-
-    def __init__(self, failure_class: FailureClass | None, sentence: str) -> None:
-        super().__init__(sentence)
-        self.failure_class = failure_class
-        """Why; None after an evaluation, or where that is not known."""
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What became of one act."""
-
-    status: Literal["success", "failed"]
-    response: str
-    observation: Observation | None
-    """None if the act showed nothing new, as one that was refused."""
-    turn: int
-    """Which act of the session it was, from 1."""
-    over: str | None
-    """How the episode ended with it: ``done``, ``fail`` or ``max_turns``. Then only an evaluation is left."""
-
-
-@dataclass(frozen=True, slots=True)
-class SessionEnd:
-    """How a session ended."""
-
-    score: float | None = None
-    """In [0, 1]; None without an evaluation."""
-    ending: str | None = None
-    """As `Step.over`."""
-    turns: int = 0
-    failure_class: FailureClass | None = None
-    error: str = ""
-    stages: Mapping[str, float] = field(default_factory=dict)
-    """Seconds by stage."""
-
-    @property
-    def reward(self) -> float | None:
-        """The score; 0 where the agent failed; None where the infrastructure did, which says nothing about the agent."""
-        if self.failure_class is None:
-            return self.score
-        return 0.0 if self.failure_class.counted_as == "agent" else None
 
 
 class PlayedSession:
@@ -117,7 +68,7 @@ class PlayedSession:
         self._keys: set[str] = set()
         self._latest: tuple[str, Step] | None = None
         """The last act that had a key. A client repeats a call whose reply was lost before it makes another one."""
-        self._process.channel.send(order.as_dict())
+        self._send(order.as_dict())
         threading.Thread(target=self._listen, name=f"session {order.session_id}", daemon=True).start()
 
     @property

@@ -27,7 +27,7 @@ from rollout_tasks.errors import UserError
 
 logger = logging.getLogger(__name__)
 
-_START_SECONDS = 60.0
+_START_SECONDS = 180.0
 """How long the spawner may take to import what it needs, and to fork."""
 _LAST_SESSIONS_SECONDS = 75.0
 """How long its sessions may take to end once the program is gone: longer than a hurried cleanup and its grace."""

@@ -21,6 +21,7 @@ from PIL import Image
 from rollout_tasks.redis_client import connect
 from tests.conftest import ValkeyServer
 from tests.desktops import needs_local_desktops, traces
+from tests.hostile.random_replies.answers import Answer, AnswerServer, Request
 from tests.integration.integrations.openenv_server import (
     MINUTES,
     OPENENV,
@@ -30,7 +31,6 @@ from tests.integration.integrations.openenv_server import (
     environment_with,
     python_with_openenv,
 )
-from tests.unit.agents.chat_endpoint import ChatEndpoint, said
 from tests.virtual_machines import processes_naming, wait_until
 from vm_pool.pool import VMPool
 from vm_pool.states import Endpoint, VMState
@@ -118,7 +118,7 @@ def attached_to(valkey: ValkeyServer, python: Path, folder: Path) -> OpenEnvServ
 
 @pytest.fixture(scope="module")
 def attached(
-    python: Path, tmp_path_factory: pytest.TempPathFactory, valkey_of_pool: ValkeyServer
+    python: Path, tmp_path_factory: pytest.TempPathFactory, valkey_of_pool: ValkeyServer, pool: VMPool
 ) -> Iterator[OpenEnvServer]:
     made = attached_to(valkey_of_pool, python, tmp_path_factory.mktemp("attached"))
     yield made
@@ -283,18 +283,42 @@ def test_trl_trains_on_an_episode(server: OpenEnvServer, trainers: Path, tmp_pat
     assert trained == {"rewards": [1.0, 1.0], "steps": 1}
 
 
+class ScriptedModel:
+    """A model that answers every request with one text, and keeps the requests."""
+
+    def __init__(self, text: str) -> None:
+        self.requests: list[str] = []
+        self._text = text
+        self._server = AnswerServer(self._answer)
+        self.url = f"http://127.0.0.1:{self._server.port}/v1"
+
+    def close(self) -> None:
+        self._server.close()
+        assert self._server.mistakes == []
+
+    def _answer(self, request: Request) -> Answer:
+        self.requests.append(request.body.decode())
+        message = {"role": "assistant", "content": self._text}
+        reply = {
+            "id": "1",
+            "object": "chat.completion",
+            "created": 0,
+            "model": "policy",
+            "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
+            "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
+        }
+        return Answer(json.dumps(reply).encode())
+
+
 def test_verifiers_plays_an_episode(server: OpenEnvServer, trainers: Path) -> None:
-    model = ChatEndpoint()
-    model.will(*[said('{"name": "work", "arguments": {}}') for _ in range(5)])
+    model = ScriptedModel(json.dumps(WORK))
     try:
         played = server.play(program("verifiers_client.py"), server.url, model.url, python=trainers, seconds=600)
     finally:
         model.close()
-    assert played["errors"] == []
-    assert played["ok"] is True
-    [rewards] = played["rewards"]
-    assert "5 steps to do" in json.dumps(model.bodies[0])
-    assert sum(rewards.values()) == 1.0
+    assert played == {"ok": True, "errors": [], "rewards": [1.0]}
+    assert len(model.requests) == 5
+    assert "5 steps to do" in model.requests[0]
 
 
 TASK: dict[str, Any] = {

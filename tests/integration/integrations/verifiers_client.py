@@ -36,9 +36,8 @@ print(
     json.dumps(
         {
             "ok": episode.ok,
-            "errors": [str(error) for error in episode.errors],
-            "rewards": [trace.rewards for trace in episode.traces],
-        },
-        default=str,
+            "errors": [str(error) for one in (episode, *episode.traces) for error in one.errors],
+            "rewards": [reward.score for trace in episode.traces for reward in trace.rewards.values()],
+        }
     )
 )

@@ -21,7 +21,7 @@ from rollout_tasks.config import parse_config
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.redis_client import connect
 from rollout_tasks.service.desktop_sessions import DesktopSessions
-from rollout_tasks.service.played_session import SessionEnded, SessionRefused
+from rollout_tasks.service.session_results import SessionEnded, SessionRefused
 from tests.conftest import REPOSITORY
 from tests.virtual_machines import wait_until
 from vm_pool.pool import VMPool
