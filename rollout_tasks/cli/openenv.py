@@ -134,9 +134,9 @@ def _serve(
     services: EmbeddedServices | None,
     stop: threading.Event,
 ) -> None:
-    # Here, because other commands and wrong input need none of it.
-    import uvicorn
+    import uvicorn  # here, as the next two, because wrong input needs none of it
 
+    # Here, because it imports an optional package.
     from rollout_tasks.integrations.openenv import served
     from rollout_tasks.service.desktop_sessions import DesktopSessions
 

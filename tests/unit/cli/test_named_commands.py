@@ -37,6 +37,7 @@ OTHER_PROGRAMS = {
     "git": "git's",
     "kill": "a shell's",
     "mkdir": "a shell's",
+    "openenv": "OpenEnv's",
     "openssl": "OpenSSL's",
     "mkdocs": "of the docs' site",
     "pre-commit": "of contributors",
@@ -109,6 +110,7 @@ OWNERS: dict[tuple[str, str], str] = {
 COMMAND_OF: dict[str, str] = {
     "desktop_image/": IMAGE,
     "rollout_tasks/cli/gateway.py": "rollouts gateway",
+    "rollout_tasks/cli/listening.py": "rollouts openenv",
     "rollout_tasks/cli/openenv.py": "rollouts openenv",
     "rollout_tasks/cli/image.py": IMAGE,
     "rollout_tasks/cli/image_check.py": IMAGE,
