@@ -93,7 +93,7 @@ class OpenEnvServer:
         """With the token, for clients that send no headers of their own."""
         return f"http://trainer:{TOKEN}@127.0.0.1:{self.port}"
 
-    def play(self, program: str, *arguments: str, python: Path | None = None, seconds: float = 120) -> Any:
+    def play(self, program: str, *arguments: str, python: Path | None = None, seconds: float = 300) -> Any:
         """Runs a client's program; returns the JSON of its last line.
 
         Args:

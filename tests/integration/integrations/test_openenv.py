@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,8 @@ with env:
     time.sleep(600)
 """
 )
+CLIENT_SECONDS = 300
+"""For a client, which imports OpenEnv, on a busy machine."""
 WORK = {"name": "work", "arguments": {}}
 
 
@@ -125,6 +128,19 @@ def attached(
     made.stop()
 
 
+@contextmanager
+def holding(server: OpenEnvServer) -> Iterator[subprocess.Popen[str]]:
+    """A client in the middle of an episode; killed at the end."""
+    client = server.start(HOLD)
+    try:
+        assert client.stdout is not None
+        assert client.stdout.readline() == "holds\n"
+        yield client
+    finally:
+        client.kill()
+        client.communicate()
+
+
 def is_free(pool: VMPool) -> bool:
     pool.reap()
     return all(vm.state is VMState.FREE for vm in pool.status().vms)
@@ -173,7 +189,7 @@ def test_nobody_plays_without_the_token(server: OpenEnvServer) -> None:
         assert (refused.status_code, refused.json()["detail"]) == (401, "the service's token is missing or wrong")
     assert httpx.get(f"{plain}/schema", headers={"x-api-key": TOKEN}).status_code == 200
     refused_client = server.start(PLAY.replace("Bearer {", "Bearer x{"), "{}", "[]")
-    assert "HTTP 403" in refused_client.communicate(timeout=60)[1]
+    assert "HTTP 403" in refused_client.communicate(timeout=CLIENT_SECONDS)[1]
 
 
 MCP = (
@@ -211,24 +227,16 @@ def test_items_are_listed_as_tasks(server: OpenEnvServer) -> None:
 
 
 def test_waiting_for_a_vm_is_bounded_and_told(attached: OpenEnvServer, pool: VMPool) -> None:
-    holder = attached.start(HOLD)
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == "holds\n"
-    waiter = attached.start(PLAY, "{}", "[]")
-    assert "place 1 in the queue of 1; the pool has 1 VM" in waiter.communicate(timeout=60)[1]
-    holder.kill()
-    holder.wait()
+    with holding(attached):
+        waiter = attached.start(PLAY, "{}", "[]")
+        assert "place 1 in the queue of 1; the pool has 1 VM" in waiter.communicate(timeout=CLIENT_SECONDS)[1]
     wait_until(lambda: is_free(pool), seconds=TTL + 5)
 
 
 def test_a_killed_client_gives_its_desktop_back(attached: OpenEnvServer, pool: VMPool) -> None:
     before = len(attached.sessions())
-    client = attached.start(HOLD)
-    assert client.stdout is not None
-    assert client.stdout.readline() == "holds\n"
-    assert not is_free(pool)
-    client.kill()
-    client.wait()
+    with holding(attached):
+        assert not is_free(pool)
     wait_until(lambda: is_free(pool), seconds=TTL + 5)
     wait_until(lambda: len(attached.sessions()) > before, seconds=20)
     ends = {(session["reward"], session["failure_class"]) for session in attached.sessions()}
@@ -236,29 +244,24 @@ def test_a_killed_client_gives_its_desktop_back(attached: OpenEnvServer, pool: V
 
 
 def test_a_client_that_is_killed_while_it_waits_leaves_the_queue(attached: OpenEnvServer, pool: VMPool) -> None:
-    lease = pool.acquire("another program")
-    client = attached.start(PLAY, "{}", "[]")
-    wait_until(lambda: pool.status().waiters, seconds=60)
-    client.kill()
-    client.wait()
-    wait_until(lambda: not pool.status().waiters, seconds=2.5)
-    lease.release()
+    with pool.acquire("another program"):
+        client = attached.start(PLAY, "{}", "[]")
+        wait_until(lambda: pool.status().waiters, seconds=CLIENT_SECONDS)
+        client.kill()
+        client.communicate()
+        wait_until(lambda: not pool.status().waiters, seconds=2.5)
 
 
 def test_a_killed_server_leaves_nothing(
     python: Path, tmp_path: Path, pool: VMPool, valkey_of_pool: ValkeyServer
 ) -> None:
     server = attached_to(valkey_of_pool, python, tmp_path)
-    client = server.start(HOLD)
-    assert client.stdout is not None
-    assert client.stdout.readline() == "holds\n"
-    below = psutil.Process(server.process.pid).children(recursive=True)
-    assert below
-    os.kill(server.process.pid, signal.SIGKILL)
-    wait_until(lambda: is_free(pool), seconds=TTL + 5)
-    wait_until(lambda: not any(process.is_running() for process in below), seconds=30)
-    client.kill()
-    client.wait()
+    with holding(server):
+        below = psutil.Process(server.process.pid).children(recursive=True)
+        assert below
+        os.kill(server.process.pid, signal.SIGKILL)
+        wait_until(lambda: is_free(pool), seconds=TTL + 5)
+        wait_until(lambda: not any(process.is_running() for process in below), seconds=30)
     server.stop()
 
 
