@@ -116,7 +116,7 @@ def server(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[O
 
 
 def attached_to(valkey: ValkeyServer, python: Path, folder: Path) -> OpenEnvServer:
-    return simulated(python, folder, "--vm-wait", "3", "--num-rollouts", "3", ROLLOUT_REDIS_URL=valkey.url)
+    return simulated(python, folder, "--vm-wait", "15", "--num-rollouts", "3", ROLLOUT_REDIS_URL=valkey.url)
 
 
 @pytest.fixture(scope="module")
@@ -249,7 +249,7 @@ def test_a_client_that_is_killed_while_it_waits_leaves_the_queue(attached: OpenE
         wait_until(lambda: pool.status().waiters, seconds=CLIENT_SECONDS)
         client.kill()
         client.communicate()
-        wait_until(lambda: not pool.status().waiters, seconds=2.5)
+        wait_until(lambda: not pool.status().waiters, seconds=10)
 
 
 def test_a_killed_server_leaves_nothing(
