@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from rollout_tasks.cli import program
+from rollout_tasks.cli import listening, program
 from rollout_tasks.config import parse_config
 from rollout_tasks.errors import UserError
 from rollout_tasks.model_config import DEFAULT_MODEL
@@ -28,7 +28,6 @@ logger = logging.getLogger(__name__)
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 
 _LOOK_SECONDS = 10.0
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 @application.command()
@@ -77,8 +76,7 @@ def gateway(
     stop = program.stopped_by_signals()
     served.start()
     try:
-        if host not in _LOOPBACK:
-            logger.warning("it listens at %s without TLS: put a proxy with TLS in front of it", host)
+        listening.warn_without_tls(host)
         scripted = " (the scripted model)" if config.model.scripted else ""
         logger.info(
             "serving %s%s at %s/sessions, port %d; records: %s", model, scripted, served.url, served.port, output_dir

@@ -40,12 +40,12 @@ _NO_PRICES: dict[str, Any] = {"prompt_price": None, "completion_price": None}
 def submit(config: RunConfig, *, embedded: bool | None, follow: bool, as_json: bool, dry_run: bool) -> int:
     """Submits a new run."""
     with submitting() as count:
-        here = _is_here(embedded)
-        submission, environments, checked = _prepared(config, count, here=here, show=dry_run and not as_json)
+        here = is_here(embedded)
+        submission, environments, checked = prepared(config, count, here=here, show=dry_run and not as_json)
     return _go(submission, environments, checked, here=here, follow=follow, as_json=as_json, dry_run=dry_run)
 
 
-def _prepared(config: RunConfig, count: Counting, *, here: bool, show: bool) -> tuple[Submission, set[str], Checked]:
+def prepared(config: RunConfig, count: Counting, *, here: bool, show: bool) -> tuple[Submission, set[str], Checked]:
     """Checks a new run; with `show`, prints how far each desktop task's score can be relied on.
 
     Returns:
@@ -70,14 +70,15 @@ def trust_tasks(*, embedded: bool | None) -> None:
     Raises:
         UserError: The run goes to workers, which decide that themselves.
     """
-    if not _is_here(embedded):
+    if not is_here(embedded):
         raise UserError(
             "--trust-tasks: this run goes to workers, which take it: celery -A rollout_tasks worker --trust-tasks"
         )
     settings_of_process.trust_tasks()
 
 
-def _is_here(embedded: bool | None) -> bool:
+def is_here(embedded: bool | None) -> bool:
+    """Whether this machine does it alone: what was asked for, else whether no Redis is configured."""
     return not settings_of_process.settings().broker_configured if embedded is None else embedded
 
 
@@ -117,7 +118,7 @@ def resume(
     submission = replace(submission, config=_changed(submission.config, changed))
     environments = preflight.check_names(submission.config, submission.items)
     was_here = submission.folder.description.embedded()
-    here = _is_here((was_here or None) if embedded is None else embedded)
+    here = is_here((was_here or None) if embedded is None else embedded)
     if trust:
         trust_tasks(embedded=here)
     if here and embedded is None and was_here is False:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -86,9 +86,14 @@ def aliases() -> dict[str, str]:
     }
 
 
-def with_config_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds a run's options to a command, which gets those that were given as one dictionary ``options``."""
-    every = list(config_options())
+def with_config_options(command: Callable[..., Any], parts: Collection[str] | None = None) -> Callable[..., Any]:
+    """Adds a run's options to a command, which gets those that were given as one dictionary ``options``.
+
+    Args:
+        command: The command.
+        parts: The fields of the configuration whose options it has. Default: all.
+    """
+    every = [option for option in config_options() if parts is None or option.path[0] in parts]
 
     def wrapper(**values: Any) -> Any:
         options: dict[str, Any] = {}

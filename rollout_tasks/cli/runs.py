@@ -42,12 +42,17 @@ Embedded = Annotated[
 ]
 
 
-def _resolved(
+def resolved_options(
     options: dict[str, Any],
     config: Path | None,
     provider_option: list[str] | None,
-    system_prompt_file: Path | None,
+    system_prompt_file: Path | None = None,
 ) -> RunConfig:
+    """Returns the configuration that a command's options make, over that of a run.yaml.
+
+    Raises:
+        UserError: A file cannot be read, or a value is wrong.
+    """
     if system_prompt_file is not None:
         options["system_prompt"] = read_system_prompt(system_prompt_file)
     if provider_option:
@@ -83,7 +88,7 @@ def run(
     """
     if trust_tasks:
         run_actions.trust_tasks(embedded=True)
-    resolved = _resolved(options, config, provider_option, system_prompt_file)
+    resolved = resolved_options(options, config, provider_option, system_prompt_file)
     if print_config:
         sys.stdout.write(as_yaml(resolved))
         return 0
@@ -108,7 +113,7 @@ def submit(
 
     [bold]rollouts submit --data-path tasks.jsonl --env-mode py --model gpt-4.1-mini --watch[/bold]
     """
-    resolved = _resolved(options, config, provider_option, system_prompt_file)
+    resolved = resolved_options(options, config, provider_option, system_prompt_file)
     if print_config:
         sys.stdout.write(as_yaml(resolved))
         return 0

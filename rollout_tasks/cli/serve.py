@@ -28,8 +28,8 @@ from rollout_tasks.key_values import key_values
 
 if TYPE_CHECKING:
     from rollout_tasks.runs.store import RunStore
-    from rollout_tasks.training.service.item_sources import ItemSource
-    from rollout_tasks.training.service.loop import ServiceLoop
+    from rollout_tasks.training.service_loop.item_sources import ItemSource
+    from rollout_tasks.training.service_loop.loop import ServiceLoop
 
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 
@@ -95,9 +95,9 @@ def serve(
     from rollout_tasks.redis_client import checked_client  # here, so that a refusal is fast
     from rollout_tasks.runs.store import RunStore
     from rollout_tasks.training.sampling_policy import sampling_policy
-    from rollout_tasks.training.service.checkpoints import Checkpoints
-    from rollout_tasks.training.service.journal import Journal
-    from rollout_tasks.training.service.loop import ServiceLoop, ServiceOptions
+    from rollout_tasks.training.service_loop.checkpoints import Checkpoints
+    from rollout_tasks.training.service_loop.journal import Journal
+    from rollout_tasks.training.service_loop.loop import ServiceLoop, ServiceOptions
 
     chosen = sampling_policy(
         policy,
@@ -124,7 +124,7 @@ def serve(
 def _source(config: RunConfig, stream: str | None, epochs: int | None, store: RunStore) -> ItemSource:
     from rollout_tasks.runs.checked_items import checked_items
     from rollout_tasks.runs.submission import load_benchmark
-    from rollout_tasks.training.service.item_sources import FileSource, StreamSource
+    from rollout_tasks.training.service_loop.item_sources import FileSource, StreamSource
 
     told: set[str] = set()
 
@@ -152,7 +152,7 @@ def _source(config: RunConfig, stream: str | None, epochs: int | None, store: Ru
 
 
 def _run(loop: ServiceLoop, folder: Path, *, as_json: bool) -> int:
-    from rollout_tasks.training.service.state_file import StateFile
+    from rollout_tasks.training.service_loop.state_file import StateFile
 
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     leave = threading.Event()
@@ -199,7 +199,7 @@ def _alone_in(folder: Path, name: str) -> Iterator[None]:
 
 
 def _show_state(folder: Path, *, as_json: bool) -> int:
-    from rollout_tasks.training.service.state_file import read_state
+    from rollout_tasks.training.service_loop.state_file import read_state
 
     values, state = read_state(folder)
     if not is_held(folder) and state.doing != "stopped":

@@ -1,6 +1,7 @@
 """The services of an embedded run: Valkey, a worker, its VMs and Flower, all on this machine.
 
-They listen on loopback, with passwords made for the run, and leave nothing behind: what `rollouts run` uses.
+They listen on loopback, with passwords made for the run, and leave nothing behind: what `rollouts run` uses. Programs that only
+serve desktops take Valkey and a host of VMs.
 A `CleanupProcess` cleans up even when this process is killed.
 """
 
@@ -150,6 +151,13 @@ class EmbeddedServices:
             command += [f"--num-vms={vms.number}", f"--provider={vms.provider}", f"--vm-pool={vms.pool}"]
             command += [f"--provider-option={key}={json.dumps(value)}" for key, value in vms.options.items()]
         self._start("worker", command)
+
+    def start_vm_host(self, vms: WorkerVMs) -> None:
+        """Starts a host of VMs without a worker; does not wait until they are booted."""
+        command = [sys.executable, "-P", "-m", "rollout_tasks.cli.vm_host"]
+        command += [f"--num-vms={vms.number}", f"--provider={vms.provider}", f"--pool={vms.pool}"]
+        command += [f"--option={key}={json.dumps(value)}" for key, value in vms.options.items()]
+        self._start("vm-host", command)
 
     def wait_for_worker(self, vms: WorkerVMs | None) -> None:
         """Waits until the worker serves its queues and has registered its VMs, which may still be booting.

@@ -5,7 +5,6 @@ Whatever happens in it becomes a verdict; only a defect of the worker itself rai
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from rollout_tasks.errors import EpisodeInterrupted, FailureClass, RolloutFailur
 from rollout_tasks.execution.checked_environment import CheckedEnvironment, prepared
 from rollout_tasks.execution.heartbeat import Pulse
 from rollout_tasks.execution.leased_vm import leased_vm
-from rollout_tasks.interruption import Interruption
+from rollout_tasks.execution.stages import closing, limited, made, preparing
 from rollout_tasks.models.attempt_models import cost_of, open_models
 from rollout_tasks.models.session_ids import session_id
 from rollout_tasks.models.usage_meter import UsageMeter
@@ -30,16 +29,6 @@ from rollout_tasks.runs.verdict import LeaseRecord, Verdict, split_rollout_id
 from rollout_tasks.trajectories.writer import TrajectoryWriter
 from vm_pool.contracts import returned
 
-logger = logging.getLogger(__name__)
-
-PREPARE_SECONDS = 1800.0
-"""How long an environment may prepare before a VM is asked for; a task's files may be large."""
-CLEANUP_SECONDS = 210.0
-"""How long closing an environment may take: a slow guest finishes the recording of a long episode within 170 s."""
-HURRIED_CLEANUP_SECONDS = 30.0
-"""How long that may take where the attempt was asked to stop: its worker stops, its run is cancelled, or another one has it."""
-GRACE_SECONDS = 30.0
-"""How long after its deadline a stuck attempt's process is killed."""
 NEARLY_ALL = 0.9
 """The part of an agent's time after which a single call without a reply counts as the endpoint's failure."""
 
@@ -107,11 +96,7 @@ class Attempt:
 
     def _prepare(self, environment_class: type[Environment], pulse: Pulse) -> None:
         """Does what needs no VM before one is asked for."""
-        message = f"preparing took longer than {PREPARE_SECONDS:g} s"
-        with (
-            pulse.interruption.scope(PREPARE_SECONDS, FailureClass.ENV_SETUP, message, grace=GRACE_SECONDS),
-            boundary(FailureClass.ENV_SETUP, "preparing"),
-        ):
+        with preparing(pulse.interruption):
             self._downloads = prepared(environment_class, self.config, self.item)
             agent = registry.agent(self.config.agent or environment_class.default_agent)
             if (prepare := getattr(agent, "prepare", None)) is not None:
@@ -130,7 +115,7 @@ class Attempt:
             with (
                 boundary(FailureClass.INTERNAL, "the episode"),
                 self._recording(environment_class, vm) as trajectory,
-                self._cleanup(pulse, opened),
+                closing(pulse, opened),
             ):
                 context = EnvironmentContext(self.config, self.directory, vm, attempt=self.number, index=index)
                 episode, score = self._act(environment_class, context, meter, trajectory, opened, pulse)
@@ -174,15 +159,12 @@ class Attempt:
     ) -> tuple[Episode, float | None]:
         """Runs the episode; returns it and the environment's own score of it."""
         limits = self.config.limits
-        late = f"not set up within {limits.max_seconds:g} s"
-        with pulse.interruption.scope(limits.max_seconds, FailureClass.ENV_SETUP, late, grace=GRACE_SECONDS):
-            with boundary(FailureClass.ENV_SETUP, f"environment {environment_class.__name__}"):
-                world = CheckedEnvironment(environment_class(context), context.vm)
+        with limited(pulse.interruption, "setup", limits.max_seconds):
+            world = made(environment_class, context)
             opened.append(world)
             agent = registry.agent(self.config.agent or environment_class.default_agent)(self.config)
             observation = world.reset(self.item)
-        late = f"not finished within {limits.max_seconds:g} s"
-        with pulse.interruption.scope(limits.max_seconds, FailureClass.TIMEOUT, late, grace=GRACE_SECONDS):
+        with limited(pulse.interruption, "acting", limits.max_seconds):
             trajectory.observed(observation)
             try:
                 episode = returned(
@@ -194,8 +176,7 @@ class Attempt:
                 if failure.failure_class is not FailureClass.MAX_TURNS or not environment_class.scores_unfinished:
                     raise
                 episode = Episode("", "max_turns", model.turns, model.total)
-        late = f"not evaluated within {limits.max_seconds:g} s"
-        with pulse.interruption.scope(limits.max_seconds, FailureClass.ENV_EVALUATE, late, grace=GRACE_SECONDS):
+        with limited(pulse.interruption, "evaluation", limits.max_seconds):
             return episode, world.evaluate()
 
     @contextmanager
@@ -207,23 +188,6 @@ class Attempt:
             yield trajectory
         finally:
             trajectory.finish()
-
-    @contextmanager
-    def _cleanup(self, pulse: Pulse, opened: Sequence[CheckedEnvironment]) -> Iterator[None]:
-        """Closes what was opened, after the scope and under its own deadline."""
-        try:
-            yield
-        finally:
-            seconds = HURRIED_CLEANUP_SECONDS if pulse.interruption.requested else CLEANUP_SECONDS
-            pulse.interruption = Interruption(heeds_requests=False)
-            for environment in opened:
-                message = f"closing the environment took longer than {seconds:g} s"
-                try:
-                    with pulse.interruption.scope(seconds, FailureClass.ENV_STEP, message, grace=GRACE_SECONDS):
-                        environment.close()
-                except (RolloutFailure, EpisodeInterrupted) as problem:
-                    logger.warning("%s: environment not closed cleanly: %s", self.rollout_id, problem)
-            pulse.interruption = Interruption()  # hears of a cancellation again
 
     def _header(self, environment_class: type[Environment], vm: VMAccess | None) -> dict[str, object]:
         profile = self.config.profile

@@ -2,7 +2,7 @@
 
 One daemon thread per worker child. It also reports a lost lease, a cancelled run, or a claim that another worker has
 taken over. When the main thread is stuck past its hard deadline, it kills the process, so that the broker hands the
-rollout to another.
+rollout to another. `VMHeartbeat` is the part of it that knows of the VM alone.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import signal
 import threading
 import time
 from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
 
 import redis
 
@@ -35,6 +36,21 @@ LOOK_SECONDS = 0.5
 """How often to check whether a lease must be renewed at once, because Redis may have been restarted."""
 
 
+class VMUse(Protocol):
+    """Someone's use of a VM, as a heartbeat keeps it up and reports to it."""
+
+    interruption: Interruption
+    lease: Lease | None
+    """None while there is none to renew."""
+
+    @property
+    def name(self) -> str:
+        """What it is in the log, as in the id of a rollout."""
+
+
+_Use = TypeVar("_Use", bound=VMUse)
+
+
 @dataclass(slots=True)
 class Pulse:
     """What the heartbeat keeps fresh for one rollout, and reports to it."""
@@ -49,23 +65,33 @@ class Pulse:
     superseded: bool = False
 
     @property
+    def name(self) -> str:
+        """See `VMUse`."""
+        return self.rollout_id
+
+    @property
     def silent(self) -> float:
         """Seconds since the claim was last refreshed."""
         return time.monotonic() - self.last_beat
 
 
-class Heartbeat:
-    """The heartbeat thread. `pulse` is what it keeps fresh, None between rollouts."""
+class VMHeartbeat(Generic[_Use]):
+    """A thread that renews a VM's lease, and kills this process if its main thread is stuck past its hard deadline.
+
+    `pulse` is what it keeps fresh, None in between.
+    """
 
     def __init__(self, interval: float) -> None:
         self.interval = interval
-        self.pulse: Pulse | None = None
-        self._failing = False
+        self.pulse: _Use | None = None
         self._renewal_failing = False
-        self._client: redis.Redis = connect(tries=1, socket_timeout=max(interval, 2.0))
-        self._store = RunStore(self._client)
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self._thread.start()
+
+    def beat(self, pulse: _Use) -> None:
+        """Refreshes everything once."""
+        if pulse.lease is not None:
+            self._renew(pulse, pulse.lease)
 
     def _run(self) -> None:
         while True:
@@ -76,7 +102,7 @@ class Heartbeat:
                 try:
                     self.beat(pulse)
                 except Exception:  # a defect, but without a heartbeat every later rollout would count as abandoned
-                    logger.exception("heartbeat of %s: a beat failed; trying again", pulse.rollout_id)
+                    logger.exception("heartbeat of %s: a beat failed; trying again", pulse.name)
 
     def _wait(self) -> None:
         """Waits until the next beat is due, or a lease is in doubt."""
@@ -88,10 +114,38 @@ class Heartbeat:
             if lease is not None and lease.doubtful:
                 return
 
+    def _renew(self, pulse: _Use, lease: Lease) -> None:
+        try:
+            lease.renew()
+        except LeaseLost as lost:
+            if pulse.lease is lease:
+                pulse.interruption.request(FailureClass.LEASE_LOST, str(lost))
+        except PoolError as error:
+            if not self._renewal_failing:
+                logger.warning("heartbeat of %s: lease not renewed: %s; trying again", pulse.name, error)
+            self._renewal_failing = True
+            return
+        self._renewal_failing = False
+
+    def _kill_if_stuck(self, pulse: _Use) -> None:
+        deadline = pulse.interruption.hard_deadline
+        if deadline is not None and time.monotonic() > deadline:
+            logger.error("%s: stuck past its deadline; killing this worker process", pulse.name)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Heartbeat(VMHeartbeat[Pulse]):
+    """The heartbeat thread of rollouts."""
+
+    def __init__(self, interval: float) -> None:
+        self._failing = False
+        self._client: redis.Redis = connect(tries=1, socket_timeout=max(interval, 2.0))
+        self._store = RunStore(self._client)
+        super().__init__(interval)
+
     def beat(self, pulse: Pulse) -> None:
         """Refreshes everything once; a lease that cannot be renewed does not stop the rest."""
-        if pulse.lease is not None:
-            self._renew(pulse, pulse.lease)
+        super().beat(pulse)
         try:
             if pulse.delivery_tag is not None:
                 SCRIPTS.run(self._client, "work_on", [UNACKED_INDEX], [pulse.delivery_tag])
@@ -112,25 +166,6 @@ class Heartbeat:
             pulse.interruption.request(FailureClass.WORKER_LOST, "another worker has taken this rollout over")
         elif news == "cancelling":
             pulse.interruption.request(FailureClass.CANCELLED, "the run was cancelled")
-
-    def _renew(self, pulse: Pulse, lease: Lease) -> None:
-        try:
-            lease.renew()
-        except LeaseLost as lost:
-            if pulse.lease is lease:
-                pulse.interruption.request(FailureClass.LEASE_LOST, str(lost))
-        except PoolError as error:
-            if not self._renewal_failing:
-                logger.warning("heartbeat of %s: lease not renewed: %s; trying again", pulse.rollout_id, error)
-            self._renewal_failing = True
-            return
-        self._renewal_failing = False
-
-    def _kill_if_stuck(self, pulse: Pulse) -> None:
-        deadline = pulse.interruption.hard_deadline
-        if deadline is not None and time.monotonic() > deadline:
-            logger.error("%s: stuck past its deadline; killing this worker process", pulse.rollout_id)
-            os.kill(os.getpid(), signal.SIGKILL)
 
 
 @per_process

@@ -1,4 +1,4 @@
-"""The VM of one attempt: leased from the pool, or its own if the run uses no pool."""
+"""The VM of one attempt or session: leased from the pool, or its own if the run uses no pool."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol
 from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.base import VMAccess
 from rollout_tasks.errors import FailureClass, boundary
-from rollout_tasks.execution.heartbeat import Pulse
+from rollout_tasks.execution.heartbeat import VMUse
 from rollout_tasks.per_process import per_process
 from rollout_tasks.redis_client import connect
 from rollout_tasks.settings import settings
@@ -42,13 +42,13 @@ def _pool_named(name: str) -> VMPool:
 
 @contextmanager
 def leased_vm(
-    config: RunConfig, rollout_id: str, worker: str, pulse: Pulse, *, snapshot: str | None = None
+    config: RunConfig, rollout_id: str, worker: str, pulse: VMUse, *, snapshot: str | None = None
 ) -> Iterator[AttemptVM]:
     """Waits for a VM and holds it; the heartbeat renews the lease.
 
     Args:
         config: The run's configuration.
-        rollout_id: The rollout that needs the VM.
+        rollout_id: The rollout, or session, that needs the VM.
         worker: The worker it runs on.
         pulse: What the heartbeat keeps fresh; gets the lease.
         snapshot: Replaces the run's snapshot for an attempt's own VM; a pool's VMs are as their host resets them.
@@ -84,7 +84,7 @@ def leased_vm(
             held.release()
 
 
-def _acquire(pool: VMPool, config: RunConfig, holder: str, pulse: Pulse) -> Lease:
+def _acquire(pool: VMPool, config: RunConfig, holder: str, pulse: VMUse) -> Lease:
     """Waits for a lease as long as the run allows: a pool without VMs may get some once its hosts are back."""
     return pool.acquire(
         holder,

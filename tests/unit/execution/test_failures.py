@@ -168,7 +168,7 @@ def test_an_environment_that_cannot_be_made_is_a_failed_setup(submit: Any, calls
 
 
 def test_preparing_has_a_limit_of_its_own(submit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rollout_tasks.execution.attempt.PREPARE_SECONDS", 0.2)
+    monkeypatch.setattr("rollout_tasks.execution.stages.PREPARE_SECONDS", 0.2)
     bench = submit({"at": "prepare", "raises": "time:sleep"}, max_attempts=1)
 
     assert bench.execute() == "failed"
@@ -737,7 +737,7 @@ def test_who_was_asked_to_stop_closes_in_a_hurry(
     submit: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A worker that is stopped has less time than a slow guest may take for its recording."""
-    monkeypatch.setattr("rollout_tasks.execution.attempt.HURRIED_CLEANUP_SECONDS", 0.3)
+    monkeypatch.setattr("rollout_tasks.execution.stages.HURRIED_CLEANUP_SECONDS", 0.3)
     bench = submit({}, max_attempts=1)
 
     def ask(_world: object) -> None:
@@ -758,7 +758,7 @@ def test_who_was_asked_to_stop_closes_in_a_hurry(
 def test_an_environment_that_does_not_close_in_time_takes_no_result_away(
     submit: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("rollout_tasks.execution.attempt.CLEANUP_SECONDS", 0.3)
+    monkeypatch.setattr("rollout_tasks.execution.stages.CLEANUP_SECONDS", 0.3)
     bench = submit({}, max_attempts=1)
     watched.HOOKS["close"] = lambda _world: time.sleep(20)
 

@@ -16,7 +16,7 @@ from rollout_tasks.environments.osworld.session_opening import limits_of_cell
 from rollout_tasks.environments.osworld.session_results import CommandOutcome, DesktopView
 from rollout_tasks.environments.osworld.vm_client import ANSWER_SECONDS
 from rollout_tasks.errors import FailureClass
-from rollout_tasks.execution.attempt import CLEANUP_SECONDS
+from rollout_tasks.execution.stages import CLEANUP_SECONDS
 from rollout_tasks.interruption import Interruption
 
 

@@ -21,11 +21,11 @@ from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.waits import pool_status, waits_for
 from rollout_tasks.training.sampling_policy import SamplingPolicy
-from rollout_tasks.training.service.checkpoints import Checkpoints
-from rollout_tasks.training.service.group_run import GroupRun, submit_group
-from rollout_tasks.training.service.item_sources import ItemSource, OfferedItem, RefusedItem
-from rollout_tasks.training.service.journal import Begun, Ended, Journal
-from rollout_tasks.training.service.state_file import Doing, ServiceState
+from rollout_tasks.training.service_loop.checkpoints import Checkpoints
+from rollout_tasks.training.service_loop.group_run import GroupRun, submit_group
+from rollout_tasks.training.service_loop.item_sources import ItemSource, OfferedItem, RefusedItem
+from rollout_tasks.training.service_loop.journal import Begun, Ended, Journal
+from rollout_tasks.training.service_loop.state_file import Doing, ServiceState
 from vm_pool.errors import PoolError
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ import redis
 
 from rollout_tasks.errors import UserError
 from rollout_tasks.models.pool.reloads import Reloads, Stage
-from rollout_tasks.training.service.checkpoints import Checkpoints
+from rollout_tasks.training.service_loop.checkpoints import Checkpoints
 
 
 @pytest.fixture(name="client")

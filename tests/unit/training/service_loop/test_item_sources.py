@@ -10,7 +10,13 @@ import pytest
 import redis
 
 from benchmark.items import Item, LoadedItems, load_items
-from rollout_tasks.training.service.item_sources import FileSource, ItemSource, OfferedItem, RefusedItem, StreamSource
+from rollout_tasks.training.service_loop.item_sources import (
+    FileSource,
+    ItemSource,
+    OfferedItem,
+    RefusedItem,
+    StreamSource,
+)
 
 
 def keys_of(source: ItemSource, begun: set[str], most: int = 20) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from rollout_tasks.errors import UserError
 from rollout_tasks.training.sampling_policy import PastRollout
-from rollout_tasks.training.service.journal import Begun, Ended, Journal
+from rollout_tasks.training.service_loop.journal import Begun, Ended, Journal
 
 
 def begun(number: int, key: str, item_id: str = "a") -> Begun:

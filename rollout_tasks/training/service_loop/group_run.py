@@ -21,7 +21,7 @@ from rollout_tasks.runs.submission import new_submission, resumed_submission
 from rollout_tasks.runs.submit_to_workers import submit_to_workers
 from rollout_tasks.runs.verdict import rollout_id_of
 from rollout_tasks.training.scored_rollouts import reported
-from rollout_tasks.training.service.journal import Begun, Ended
+from rollout_tasks.training.service_loop.journal import Begun, Ended
 
 _OVER = frozenset({"done", "cancelled"})
 

@@ -1,0 +1,189 @@
+"""`rollouts openenv`: serves items of a benchmark on leased desktops to trainers that speak OpenEnv."""
+
+from __future__ import annotations
+
+import logging
+import resource
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from benchmark.items import Item
+from rollout_tasks.cli import listening, program, run_actions
+from rollout_tasks.cli.run_options import aliases, with_config_options
+from rollout_tasks.cli.runs import ConfigFile, ProviderOption, resolved_options
+from rollout_tasks.cli.submission_progress import submitting
+from rollout_tasks.config import RunConfig
+from rollout_tasks.errors import ServiceEnded, UserError
+from rollout_tasks.runs import preflight
+from rollout_tasks.services.tokens import ServiceTokens
+from rollout_tasks.settings import settings
+
+if TYPE_CHECKING:
+    from rollout_tasks.embedded.services import EmbeddedServices
+
+logger = logging.getLogger(__name__)
+application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+
+PARTS = ("data", "env_mode", "limits", "vm", "desktop", "num_rollouts", "priority", "save_results", "output_dir")
+"""The options of a run that mean something here: whoever asks for episodes has the agent and the model."""
+NOT_INSTALLED = "openenv is not installed here: uv pip install openenv"
+FOLDER = "sessions"
+"""Below the output folder: a folder for each session."""
+_LOOK_SECONDS = 1.0
+_START_SECONDS = 30.0
+_STOP_SECONDS = 15
+_LARGEST_MESSAGE = 1 << 20
+"""Bytes of an action."""
+
+
+@application.command("openenv", context_settings=program.any_spelling(aliases()))
+@partial(with_config_options, parts=PARTS)
+def openenv(
+    options: dict[str, Any],
+    config: ConfigFile = None,
+    provider_option: ProviderOption = None,
+    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: a free one.")] = 8000,
+    session_timeout: Annotated[
+        float,
+        typer.Option(
+            "--session-timeout", min=1, max=86_400, help="Seconds without a call after which an episode ends."
+        ),
+    ] = 600.0,
+    embedded: Annotated[
+        bool | None,
+        typer.Option(
+            "--embedded/--no-embedded",
+            help="Start VMs here, or lease those of a pool. Default: here without REDIS_URL.",
+        ),
+    ] = None,
+    trust_tasks: Annotated[
+        bool,
+        typer.Option("--trust-tasks", help="Run desktop tasks' setup and evaluation in this program's own processes."),
+    ] = False,
+) -> int:
+    """Serve a benchmark's items on leased desktops to TRL, verifiers and others until Ctrl-C or SIGTERM.
+
+    Clients need one of the tokens in ROLLOUT_SERVICE_TOKENS. For example:
+
+    [bold]rollouts openenv --data-path evaluation_examples --provider-name local[/bold]
+    """
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    _check_installed()
+    given = settings().service_tokens
+    tokens = ServiceTokens(given.get_secret_value() if given is not None else "")
+    if trust_tasks:
+        run_actions.trust_tasks(embedded=True)
+    resolved = resolved_options(options, config, provider_option)
+    here = run_actions.is_here(embedded)
+    with submitting() as count:
+        submission, environments, _ = run_actions.prepared(resolved, count, here=here, show=False)
+    items = submission.items
+    preflight.check_here(resolved, (), environments)  # sessions are played here, wherever their VMs are
+    stop = program.stopped_by_signals()
+    with listening.listener(host, port) as listener, _vms(resolved, items, here=here) as services:
+        listening.warn_without_tls(host)
+        _serve(resolved, items, tokens, listener, session_timeout, services, stop)
+    return program.DONE
+
+
+def _check_installed() -> None:
+    try:
+        import openenv.core  # noqa: F401 - here, because the package is optional
+    except ImportError as error:
+        raise UserError(NOT_INSTALLED) from error
+
+
+@contextmanager
+def _vms(config: RunConfig, items: Sequence[Item], *, here: bool) -> Iterator[EmbeddedServices | None]:
+    """Provides the VMs: of a pool, which is started if there is none; yields what was started."""
+    if not (config.vm.use_pool and preflight.needs_vm(config, items)):
+        yield None
+        return
+    if not here:
+        from rollout_tasks.redis_client import checked_client  # here, because it imports Redis's client
+
+        with checked_client() as client:
+            preflight.check_pool(config, client)
+        yield None
+        return
+    # Here, because servers of a pool elsewhere need none of it.
+    from rollout_tasks.embedded.services import EmbeddedServices, WorkerVMs
+    from rollout_tasks.vm_options import provider_options
+
+    with ExitStack() as ends:
+        services = EmbeddedServices(config.output_dir / FOLDER / "logs")
+        ends.callback(services.stop)
+        services.start_valkey()
+        options = provider_options(config)
+        services.start_vm_host(WorkerVMs(config.vm.num_vms, config.vm.provider_name, config.vm.pool, options))
+        yield services
+
+
+def _serve(
+    config: RunConfig,
+    items: Sequence[Item],
+    tokens: ServiceTokens,
+    listener: Any,
+    session_timeout: float,
+    services: EmbeddedServices | None,
+    stop: threading.Event,
+) -> None:
+    import uvicorn  # here, as the next two, because wrong input needs none of it
+
+    # Here, because it imports an optional package.
+    from rollout_tasks.integrations.openenv import served
+    from rollout_tasks.service.desktop_sessions import DesktopSessions
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each session has connections and a process
+    with ExitStack() as ends:
+        folder = config.output_dir / FOLDER
+        sessions = DesktopSessions(config, items, folder, most=config.num_rollouts, silent_seconds=session_timeout)
+        ends.callback(sessions.close)
+        forgotten = config.vm.wait_seconds + 3 * config.limits.max_seconds + session_timeout
+        # A client that is cut off is noticed within a lease's time, as a worker is.
+        ping = max(1.0, settings().lease_ttl / 3)
+        server = uvicorn.Server(
+            uvicorn.Config(
+                served(sessions, tokens, session_timeout=forgotten),
+                log_config=None,
+                access_log=False,
+                ws_max_size=_LARGEST_MESSAGE,
+                ws_ping_interval=ping,
+                ws_ping_timeout=ping,
+                timeout_graceful_shutdown=_STOP_SECONDS,
+            )
+        )
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True)
+        thread.start()
+        ends.callback(thread.join, _STOP_SECONDS)
+        ends.callback(setattr, server, "should_exit", True)
+        address, bound = listener.getsockname()[:2]
+        logger.info(
+            "serving %d items at http://%s:%d, %d at a time; records: %s",
+            len(items),
+            address,
+            bound,
+            sessions.most,
+            folder,
+        )
+        while not stop.wait(_LOOK_SECONDS):
+            if services is not None:
+                services.check()
+            if not thread.is_alive():
+                raise ServiceEnded("the HTTP server ended by itself")
+
+
+def main() -> None:
+    """Runs the command."""
+    program.run(application)
+
+
+if __name__ == "__main__":
+    main()
