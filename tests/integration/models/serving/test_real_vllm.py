@@ -28,27 +28,11 @@ from rollout_tasks.models.pool.replicas import Replica, Replicas
 from rollout_tasks.models.served import Served
 from tests.conftest import REPOSITORY
 from tests.integration.models.serving.conftest import Serve, ready, until
+from tests.torchvision_operators import OPERATORS_OF_TORCHVISION
 
 VERSION = "0.32.0"
 NOT_FOR_THIS_TORCH = ("torchaudio", "torchcodec")
 """What pip brings with it is built for another torch."""
-OPERATORS_OF_TORCHVISION = """
-import importlib.abc, sys
-
-class Operators(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name == "torchvision":
-            sys.meta_path.remove(self)
-            import torch
-            self.library = torch.library.Library("torchvision", "DEF")
-            self.library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-            self.library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-            kept.append(self.library)
-
-kept = []
-sys.meta_path.insert(0, Operators())
-"""
-"""Those that torchvision itself cannot define, being built for another torch: nobody calls them here, but it looks for them."""
 MINUTES = 25
 VARIABLES = {
     "HF_HUB_OFFLINE": "1",

@@ -42,6 +42,7 @@ class LetterBuilder:
     def build_initial_tokens(
         self, messages: list[Any], *, tools: list[Any] | None = None, images: list[Any] | None = None
     ) -> list[int]:
+        del tools, images
         return ids(written(messages) + "a:")
 
     def merge_context_tokens(
@@ -52,6 +53,7 @@ class LetterBuilder:
         *,
         tools: list[Any] | None = None,
     ) -> Merged:
+        del tools
         if not self.appends:
             raise ValueError("the template changes what is before")
         return Merged([*runtime_token_ids, *ids(written(updated_messages[len(previous_messages) :]) + "a:")])
