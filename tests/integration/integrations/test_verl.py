@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -96,7 +97,7 @@ def names(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def environment(redis_url: str, names: Path, tmp_path: Path) -> dict[str, str]:
+def environment(redis_url: str, names: Path) -> dict[str, str]:
     hidden = ("OPENAI_", "REDIS_", "ROLLOUT_", "CELERY_", "PYTHON", "VIRTUAL_ENV")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
     return {
@@ -106,8 +107,6 @@ def environment(redis_url: str, names: Path, tmp_path: Path) -> dict[str, str]:
         "OPENAI_API_KEY": KEY,
         "HF_HUB_OFFLINE": "1",
         "CUDA_VISIBLE_DEVICES": "",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_TMPDIR": str(tmp_path),
     }
 
 
@@ -151,8 +150,15 @@ def train(
         )
         job = {"checkpoint": str(checkpoint), "agent_loops": str(loops), "items": items, "n": 4, **more}
         (tmp_path / "job.json").write_text(json.dumps(job))
-        there = {**environment, "PYTHONPATH": f"{environment['PYTHONPATH']}:{site}"}
-        said = run(verl, HERE / "verl_program.py", tmp_path / "job.json", env=there, cwd=tmp_path, timeout=600)
+        with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as sockets:  # whose paths have to be short
+            there = {
+                **environment,
+                "PYTHONPATH": f"{environment['PYTHONPATH']}:{site}",
+                "HOME": str(tmp_path),
+                "RAY_TMPDIR": sockets,
+                "RAY_USAGE_STATS_ENABLED": "0",
+            }
+            said = run(verl, HERE / "verl_program.py", tmp_path / "job.json", env=there, cwd=tmp_path, timeout=600)
         [line] = [line for line in said.splitlines() if line.startswith("RESULT ")]
         result: dict[str, Any] = json.loads(line.removeprefix("RESULT "))
         return result

@@ -83,6 +83,7 @@ def config_of(job: dict[str, Any]) -> DictConfig:
                 f"actor_rollout_ref.rollout.agent.agent_loop_config_path={job['agent_loops']}",
                 "actor_rollout_ref.rollout.agent.default_agent_loop=rollouts",
                 "algorithm.adv_estimator=grpo",
+                "algorithm.rollout_correction.bypass_mode=True",
                 "transfer_queue.enable=True",
                 "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
             ],
