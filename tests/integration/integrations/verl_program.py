@@ -1,7 +1,7 @@
 """What verl's trainer does with an agent loop, with verl's own classes: `verl_program.py JOB.json`, run with verl's packages.
 
-Its transfer-queue worker rolls out the rows of a batch, its replay buffer samples them, its trainer computes their advantages.
-What came of it is printed as one line of JSON. The engine alone is not verl's: it says what a number of the row tells it to say.
+Its transfer-queue worker rolls out the rows of a batch, its replay buffer samples them, and its trainer computes their
+advantages; then its worker for the older trainer rolls out others. What came of it is printed as one line of JSON.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import sys
 import uuid
-from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,136 +22,137 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 from tensordict import TensorDict
 from tensordict.tensorclass import NonTensorData, NonTensorStack
+from transformers import Qwen2VLForConditionalGeneration
+from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
+from verl.protocol import DataProto
 from verl.trainer.ppo.v1 import AgentLoopWorkerTQ
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
-from verl.utils import hf_tokenizer
 from verl.workers.rollout.llm_server import LLMServerClient
-from verl.workers.rollout.replica import TokenOutput
 
-STEP = 7
+from tests.integration.integrations.verl_engines import STEP, SayingClient, VllmClient
 
-
-class SayingClient(LLMServerClient):
-    """Presses a number twice, and ends: every other rollout the right one. Where no tools are on offer, it says 42 or 41."""
-
-    def __init__(self, config: DictConfig, checkpoint: str) -> None:
-        super().__init__(config)
-        self._checkpoint = checkpoint
-        self._calls: Counter[str] = Counter()
-
-    async def generate(self, request_id: str, **asked: Any) -> TokenOutput:
-        tokenizer = hf_tokenizer(self._checkpoint)
-        prompt, ids = tokenizer.decode(asked["prompt_ids"]), asked["prompt_ids"]
-        image = tokenizer.convert_tokens_to_ids("<|image_pad|>")
-        runs = sum(one == image and before != image for before, one in zip([0, *ids], ids, strict=False))
-        assert runs == len(asked["image_data"] or ()), f"{runs} places, {len(asked['image_data'] or ())} pictures"
-        self._calls[request_id] += 1
-        right = list(self._calls).index(request_id) % 2 == 0
-        if "Tools: " not in prompt:
-            said = f"So it is {42 if right else 41}."
-        elif self._calls[request_id] <= 2:
-            press = {"name": "press", "arguments": {"number": 1 if right else 2}}
-            said = f"I press.<tool_call>\n{json.dumps(press)}\n</tool_call>"
-        else:
-            said = "It is done."
-        output = tokenizer.encode(f"{said}<|im_end|>", add_special_tokens=False)
-        step = STEP + self._calls[request_id]
-        return TokenOutput(
-            token_ids=output,
-            log_probs=[-0.125 * (1 + place % 4) for place in range(len(output))]
-            if asked["sampling_params"]["logprobs"]
-            else None,
-            stop_reason="completed",
-            extra_fields={"global_steps": step, "min_global_steps": step, "max_global_steps": step},
-        )
+Job = dict[str, Any]
 
 
-def config_of(job: dict[str, Any]) -> DictConfig:
+def config_of(job: Job) -> DictConfig:
     folder = Path(verl.trainer.__file__).parent / "config"
+    rollout = "actor_rollout_ref.rollout"
+    overrides = [
+        f"actor_rollout_ref.model.path={job['checkpoint']}",
+        f"{rollout}.name=vllm",
+        f"{rollout}.n={job['n']}",
+        f"{rollout}.prompt_length=2048",
+        f"{rollout}.response_length=1024",
+        f"{rollout}.calculate_log_probs=True",
+        f"{rollout}.agent.agent_loop_config_path={job['agent_loops']}",
+        "algorithm.adv_estimator=grpo",
+        "algorithm.rollout_correction.bypass_mode=True",
+        "transfer_queue.enable=True",
+        "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
+    ]
     with initialize_config_dir(config_dir=str(folder), version_base=None):
-        config = compose(
-            "ppo_trainer",
-            overrides=[
-                f"actor_rollout_ref.model.path={job['checkpoint']}",
-                "actor_rollout_ref.rollout.name=vllm",
-                f"actor_rollout_ref.rollout.n={job['n']}",
-                "actor_rollout_ref.rollout.prompt_length=2048",
-                "actor_rollout_ref.rollout.response_length=2048",
-                "actor_rollout_ref.rollout.calculate_log_probs=True",
-                f"actor_rollout_ref.rollout.agent.agent_loop_config_path={job['agent_loops']}",
-                "actor_rollout_ref.rollout.agent.default_agent_loop=rollouts",
-                "algorithm.adv_estimator=grpo",
-                "algorithm.rollout_correction.bypass_mode=True",
-                "transfer_queue.enable=True",
-                "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
-            ],
-        )
+        config = compose("ppo_trainer", overrides=overrides)
     OmegaConf.resolve(config)
     return config
 
 
-def batch_of(job: dict[str, Any]) -> TensorDict:
-    """The rows as the trainer sends them to its workers."""
-    rows = job["items"]
-    columns: dict[str, list[Any]] = {
+def columns_of(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    """A batch's rows as verl's dataset has them."""
+    return {
         "uid": [str(uuid.uuid4()) for _ in rows],
-        "item": [json.dumps(item) for item in rows],
-        "raw_prompt": [[{"role": "user", "content": item["question"]}] for item in rows],
+        "agent_name": [row["agent_loop"] for row in rows],
+        "item": [json.dumps(row["item"]) for row in rows],
+        "raw_prompt": [[{"role": "user", "content": row["item"]["question"]}] for row in rows],
         "data_source": ["test"] * len(rows),
         "index": list(range(len(rows))),
     }
-    batch = TensorDict({name: NonTensorStack(*values) for name, values in columns.items()}, batch_size=[len(rows)])
-    batch["global_steps"] = NonTensorData(STEP, batch_size=[len(rows)])
-    return batch
 
 
-def main() -> None:
-    job = json.loads(Path(sys.argv[1]).read_text())
-    config = config_of(job)
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=True)
+def train(job: Job, config: DictConfig, client: LLMServerClient) -> dict[str, Any]:
+    """As the trainer that verl starts by default."""
     tq.init(config.transfer_queue)
-    worker = AgentLoopWorkerTQ.remote(config, SayingClient(config, job["checkpoint"]), None, None)
-    batch = batch_of(job)
-    uids = [batch[place]["uid"] for place in range(len(batch))]
-    tq.kv_batch_put(
-        keys=uids,
-        partition_id="train",
-        tags=[{"is_prompt": True, "status": "pending", "global_steps": STEP}] * len(uids),
-    )
+    worker = AgentLoopWorkerTQ.remote(config, client, None, None)
+    columns = columns_of(job["rows"])
+    uids, size = columns["uid"], [len(job["rows"])]
+    batch = TensorDict({name: NonTensorStack(*values) for name, values in columns.items()}, batch_size=size)
+    batch["global_steps"] = NonTensorData(STEP, batch_size=size)
+    prompt = {"is_prompt": True, "status": "pending", "global_steps": STEP}
+    tq.kv_batch_put(keys=uids, partition_id="train", tags=[prompt] * len(uids))
     ray.get(worker.generate_sequences.remote(batch))
     buffer = ReplayBuffer("sync", OmegaConf.create({}), None, "drop", OmegaConf.create({}), poll_interval=0.5)
     sampled, _ = buffer.sample(STEP, "train", len(uids))
     failed = sorted(uids.index(uid) for uid in buffer.failure_keys["train"])
     PPOTrainer._compute_advantage(SimpleNamespace(config=config), sampled, {})
-    rows = tq.kv_batch_get(keys=sampled.keys, partition_id="train")
-    print(
-        "RESULT "
-        + json.dumps({"failed": failed, "rows": [row_of(sampled, rows, uids, n) for n in range(len(sampled.keys))]})
-    )
+    fields = tq.kv_batch_get(keys=sampled.keys, partition_id="train")
+    model = Qwen2VLForConditionalGeneration.from_pretrained(job["checkpoint"]).eval() if job["url"] else None
+    rows = [
+        row_of(key, tag, fields[place], uids)
+        for place, (key, tag) in enumerate(zip(sampled.keys, sampled.tags, strict=True))
+    ]
+    if model is not None:
+        for place, row in enumerate(rows):
+            row["farthest"] = farthest(model, fields[place])
+    ray.kill(worker)
+    return {"failed": failed, "rows": sorted(rows, key=lambda row: (row["row"], row["session"], row["index"]))}
 
 
-def row_of(sampled: Any, rows: TensorDict, uids: list[str], number: int) -> dict[str, Any]:
-    uid, session, index = sampled.keys[number].rsplit("_", 2)
-    row = rows[number]
-    found = {
-        name: row[name].tolist()
-        for name in ("prompts", "responses", "response_mask", "rollout_log_probs", "rm_scores", "advantages")
-    }
+def row_of(key: str, tag: dict[str, Any], row: TensorDict, uids: list[str]) -> dict[str, Any]:
+    uid, session, index = key.rsplit("_", 2)
+    tensors = ("prompts", "responses", "response_mask", "rollout_log_probs", "rm_scores", "advantages")
     pictures = row["multi_modal_inputs"].get("image_grid_thw")
     return {
-        **found,
-        "item": uids.index(uid),
+        **{name: row[name].tolist() for name in tensors},
+        "row": uids.index(uid),
         "session": int(session),
         "index": int(index),
         "num_turns": int(row["num_turns"]),
         "extra_fields": row["extra_fields"],
-        "pictures": [] if pictures is None else torch.as_tensor(pictures).tolist(),
-        "positions": list(row["position_ids"].shape),
-        "tag": {name: value for name, value in sampled.tags[number].items() if isinstance(value, int | str)},
+        "pictures": [] if pictures is None else pictures.tolist(),
+        "steps": [tag["min_global_steps"], tag["max_global_steps"]],
     }
 
 
+def farthest(model: Any, row: TensorDict) -> float:
+    """The largest difference between a log-probability that was recorded and the one that the model itself has."""
+    ids, positions = row["input_ids"].unsqueeze(0), row["position_ids"].unsqueeze(1)
+    seen = {
+        name: row["multi_modal_inputs"][name]
+        for name in ("pixel_values", "image_grid_thw")
+        if name in row["multi_modal_inputs"]
+    }
+    with torch.no_grad():
+        logits = model(input_ids=ids, attention_mask=torch.ones_like(ids), position_ids=positions, **seen).logits[0]
+    start = len(row["prompts"])
+    own = torch.log_softmax(logits[start - 1 : -1].float(), -1).gather(1, row["responses"].unsqueeze(1)).squeeze(1)
+    return float(((own - row["rollout_log_probs"]) * row["response_mask"]).abs().max())
+
+
+def roll_out_padded(rows: list[dict[str, Any]], config: DictConfig, client: LLMServerClient) -> dict[str, Any]:
+    """As the older trainer, whose worker pads to fixed lengths; returns what it has, or the last line of its error."""
+    worker = ray.remote(AgentLoopWorker).remote(config, client, None, None)
+    columns = {name: np.array(values, dtype=object) for name, values in columns_of(rows).items()}
+    columns["raw_prompt"] = np.empty(len(rows), dtype=object)
+    columns["raw_prompt"][:] = [[{"role": "user", "content": row["item"]["question"]}] for row in rows]
+    try:
+        batch = ray.get(worker.generate_sequences.remote(DataProto(non_tensor_batch=columns)))
+    except ray.exceptions.RayTaskError as error:
+        return {"error": str(error).strip().splitlines()[-1]}
+    return {
+        "rewards": batch.batch["rm_scores"].sum(1).tolist(),
+        "sampled": batch.batch["response_mask"].sum(1).tolist(),
+    }
+
+
+def main() -> None:
+    job = json.loads(Path(sys.argv[1]).read_text())
+    config = config_of(job)
+    ray.init(num_cpus=4, include_dashboard=False)
+    client = VllmClient(config, job["url"]) if job["url"] else SayingClient(config)
+    found = train(job, config, client)
+    found["padded"] = [roll_out_padded(rows, config, client) for rows in job["padded"]]
+    print("RESULT " + json.dumps(found))
+
+
 if __name__ == "__main__":
-    np.random.seed(0)
     main()
