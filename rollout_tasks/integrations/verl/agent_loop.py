@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import uuid
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -83,10 +84,13 @@ class RolloutAgentLoop(AgentLoopBase):  # type: ignore[misc]
         context = rollout_config.get("max_model_len") or rollout_config.prompt_length + rollout_config.response_length
         lengths = Lengths(context, rollout_config.response_length)
         model = TrainerModel(self.server_manager, _VerlChatFormat(self), sampling_params, lengths)
+        config = self._run_options.model_copy(update={"run_id": f"verl-{uuid.uuid4().hex}"})
         rollout = await roll_out(
-            self._run_options, item, model.complete, model=MODEL_NAME, host=self._host, seconds=self._wait_seconds
+            config, item, model.complete, model=MODEL_NAME, host=self._host, seconds=self._wait_seconds
         )
         outputs = [await self._output(rollout, trace, model) for trace in rollout.traces]
+        for output in outputs:
+            output.extra_fields["run_id"] = config.run_id
         if "session_id" in row:
             return outputs
         _check_padded(outputs, rollout_config.prompt_length, rollout_config.response_length)

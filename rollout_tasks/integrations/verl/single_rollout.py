@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import uuid
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 from benchmark.items import Item, LoadedItems
 from rollout_tasks.api import Run
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
+from rollout_tasks.integrations.verl.orphaned_runs import UnfinishedRuns
 from rollout_tasks.models.function_endpoint import FUNCTION_LIMITS, ModelFunction, NoRecord, function_engine
 from rollout_tasks.models.gateway.gateway import Gateway, SessionHandle
 from rollout_tasks.per_process import per_process
@@ -36,8 +37,10 @@ async def roll_out(
 ) -> RewardedRollout:
     """Rolls out an item on the workers with a function of this process as its model.
 
+    When this process ends before, the rollout is cancelled.
+
     Args:
-        config: The run's options, but for its name and where its model is.
+        config: The run's options, with its name, and without where its model is.
         item: The item.
         function: Answers Chat Completions requests, in the calling event loop.
         model: The model's name.
@@ -49,21 +52,33 @@ async def roll_out(
         RolloutLost: It was lost.
         UserError: An option or a service cannot be used.
     """
-    name = f"verl-{uuid.uuid4().hex}"
+    name = str(config.run_id)
+    folder = Path(config.output_dir).resolve() / name
     async with _served(function, name, model=model, host=host) as base_url:
-        update = {"run_id": name, "model": config.model.model_copy(update={"base_url": base_url})}
-        run = await asyncio.to_thread(_submitted, config.model_copy(update=update), item)
+        update = {"model": config.model.model_copy(update={"base_url": base_url})}
+        _unfinished().begun(folder)
         try:
-            async with asyncio.timeout(seconds):
-                return await _rewarded(run, item)
-        except TimeoutError:
-            await _cancel(run)
-            raise RolloutLost(
-                f"run {run.run_id} was not over after {seconds:g} s, and was cancelled{_why(run)}"
-            ) from None
-        except asyncio.CancelledError:
-            await asyncio.shield(_cancel(run))
-            raise
+            run = await asyncio.to_thread(_submitted, config.model_copy(update=update), item)
+            return await _in_time(run, item, seconds)
+        finally:
+            _unfinished().over(folder)
+
+
+async def _in_time(run: Run, item: Item, seconds: float) -> RewardedRollout:
+    """Waits for the run's rollout; cancels it when that is given up.
+
+    Raises:
+        RolloutLost: It says nothing about the model, or took too long.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            return await _rewarded(run, item)
+    except TimeoutError:
+        await _cancel(run)
+        raise RolloutLost(f"run {run.run_id} was not over after {seconds:g} s, and was cancelled{_why(run)}") from None
+    except asyncio.CancelledError:
+        await asyncio.shield(_cancel(run))
+        raise
 
 
 @contextlib.asynccontextmanager
@@ -92,6 +107,12 @@ def _gateway(host: str) -> Gateway:
     gateway = Gateway(host=host)
     gateway.start()
     return gateway
+
+
+@per_process
+def _unfinished() -> UnfinishedRuns:
+    """Returns this process's runs that are not over."""
+    return UnfinishedRuns()
 
 
 def _submitted(config: RunConfig, item: Item) -> Run:

@@ -27,6 +27,8 @@ class SayingClient(LLMServerClient):
     def __init__(self, config: DictConfig) -> None:
         super().__init__(config)
         self._calls: Counter[str] = Counter()
+        self._begun: dict[bool, list[str]] = {True: [], False: []}
+        """The rollouts with doors, and the others."""
 
     async def generate(self, request_id: str, **asked: Any) -> TokenOutput:
         tokenizer = hf_tokenizer(self.config.actor_rollout_ref.model.path)
@@ -46,8 +48,12 @@ class SayingClient(LLMServerClient):
         )
 
     def _say(self, request_id: str, prompt: str) -> str:
-        right = list(self._calls).index(request_id) % 2 == 0
-        if '"press"' not in prompt:
+        has_doors = '"press"' in prompt
+        begun = self._begun[has_doors]
+        if request_id not in begun:
+            begun.append(request_id)
+        right = begun.index(request_id) % 2 == 0
+        if not has_doors:
             return f"So it is {42 if right else 41}."
         if self._calls[request_id] > 2:
             return "It is done."
