@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -26,6 +27,9 @@ from rollout_tasks.runs.verdict import rollout_id_of
 from rollout_tasks.runs.waits import nobody_serves
 from rollout_tasks.settings import checked_key, settings
 from rollout_tasks.training.rewarded_traces import RewardedRollout
+
+_LOOK_SECONDS, _ASK_SECONDS = 0.5, 15.0
+_NO_FURTHER = frozenset({"done", "cancelled", "half_submitted", "unknown"})
 
 
 class RolloutLost(Exception):
@@ -140,6 +144,7 @@ async def _rewarded(run: Run, item: Item) -> RewardedRollout:
     Raises:
         RolloutLost: It says nothing about the model.
     """
+    await _verdict(run, rollout_id_of(item.id, 0))
     async for group in run.groups():
         if group.rollouts:
             return group.rollouts[0]
@@ -149,6 +154,21 @@ async def _rewarded(run: Run, item: Item) -> RewardedRollout:
             f"the rollout of run {run.run_id} ({', '.join(group.left_out)}) says nothing about the model: {why}"
         )
     raise RolloutLost(f"run {run.run_id} has no rollout")
+
+
+async def _verdict(run: Run, rollout_id: str) -> None:
+    """Waits until a rollout has a verdict, or its run can get no further.
+
+    A trainer waits for hundreds of rollouts at a time: a look into a folder costs much less than a question to Redis.
+    """
+    folder, asked = RunFolder(run.folder), time.monotonic()
+    while await asyncio.to_thread(folder.settled, rollout_id) is None:
+        if time.monotonic() - asked > _ASK_SECONDS:
+            progress = await asyncio.to_thread(run.progress)
+            if progress.state in _NO_FURTHER:
+                return
+            asked = time.monotonic()
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 async def _cancel(run: Run) -> None:

@@ -144,10 +144,23 @@ def roll_out_padded(rows: list[dict[str, Any]], config: DictConfig, client: LLMS
     }
 
 
+def start_ray() -> None:
+    """Starts Ray, which gives its own processes 30 s to start: a busy machine takes longer, and several tries."""
+    for tries_left in reversed(range(10)):
+        try:
+            ray.init(num_cpus=4, include_dashboard=False)
+        except Exception:
+            ray.shutdown()
+            if not tries_left:
+                raise
+        else:
+            return
+
+
 def main() -> None:
     job = json.loads(Path(sys.argv[1]).read_text())
     config = config_of(job)
-    ray.init(num_cpus=4, include_dashboard=False)
+    start_ray()
     client = VllmClient(config, job["url"]) if job["url"] else SayingClient(config)
     found = train(job, config, client)
     found["padded"] = [roll_out_padded(rows, config, client) for rows in job["padded"]]
