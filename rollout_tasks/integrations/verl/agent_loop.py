@@ -21,7 +21,7 @@ from verl.tools.schemas import OpenAIFunctionToolSchema
 from rollout_tasks.errors import UserError
 from rollout_tasks.integrations.verl.run_options import item_of_row, run_options
 from rollout_tasks.integrations.verl.single_rollout import RolloutLost, roll_out
-from rollout_tasks.integrations.verl.token_rows import TokenRow, token_row
+from rollout_tasks.integrations.verl.token_rows import check_padded, token_row
 from rollout_tasks.integrations.verl.trainer_model import MODEL_NAME, Lengths, SampledOutput, ToolCall, TrainerModel
 from rollout_tasks.training.rewarded_traces import RewardedRollout
 from rollout_tasks.trajectories.sampled_calls import read_picture
@@ -88,13 +88,14 @@ class RolloutAgentLoop(AgentLoopBase):  # type: ignore[misc]
         rollout = await roll_out(
             config, item, model.complete, model=MODEL_NAME, host=self._host, seconds=self._wait_seconds
         )
+        takes_all = "session_id" in row
+        if not takes_all:
+            rows = [token_row(trace) for trace in rollout.traces]
+            check_padded(rows, rollout_config.prompt_length, rollout_config.response_length)
         outputs = [await self._output(rollout, trace, model) for trace in rollout.traces]
         for output in outputs:
             output.extra_fields["run_id"] = config.run_id
-        if "session_id" in row:
-            return outputs
-        _check_padded(outputs, rollout_config.prompt_length, rollout_config.response_length)
-        return outputs[0]
+        return outputs if takes_all else outputs[0]
 
     async def _output(self, rollout: RewardedRollout, trace: Trace, model: TrainerModel) -> AgentLoopOutput:
         """Returns a trace with what verl wants to know about it."""
@@ -102,7 +103,7 @@ class RolloutAgentLoop(AgentLoopBase):  # type: ignore[misc]
             sampled = model.outputs_of(trace)
         except ValueError as error:
             raise RolloutLost(f"item {rollout.item_id}: {error}") from error
-        row: TokenRow = token_row(trace)
+        row = token_row(trace)
         pictures = [rollout.pictures[name] for name in trace.pictures]
         return AgentLoopOutput(
             prompt_ids=row.prompt_ids,
@@ -185,28 +186,6 @@ def _steps(sampled: Sequence[SampledOutput]) -> dict[str, int | None]:
     first = [one.first_step for one in sampled if one.first_step is not None]
     last = [one.last_step for one in sampled if one.last_step is not None]
     return {"min_global_steps": min(first, default=None), "max_global_steps": max(last, default=None)}
-
-
-def _check_padded(outputs: Sequence[AgentLoopOutput], prompt_length: int, response_length: int) -> None:
-    """Checks that a worker that pads to fixed lengths can take the outputs.
-
-    Raises:
-        UserError: It cannot.
-    """
-    if len(outputs) > 1:
-        raise UserError(
-            f"the rollout has {len(outputs)} traces, and this verl worker takes one: train with trainer.use_v1=True, whose"
-            " transfer-queue worker takes all"
-        )
-    for name, ids, most in (
-        ("prompt", outputs[0].prompt_ids, prompt_length),
-        ("response", outputs[0].response_ids, response_length),
-    ):
-        if len(ids) > most:
-            raise UserError(
-                f"the {name} has {len(ids)} tokens, and this verl worker pads to {_CONTEXT}.{name}_length={most}: set it"
-                " higher, or train with trainer.use_v1=True"
-            )
 
 
 def _node_address() -> str:
