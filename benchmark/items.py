@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmark.entries import Entry, too_deep
 from benchmark.errors import BenchmarkError
-from benchmark.sources import find_entries
+from benchmark.sources import find_entries, line_entry
 
 if TYPE_CHECKING:
     import regex
@@ -136,6 +136,19 @@ def load_items(
     if not items:
         raise BenchmarkError(f"{path}: none of its {len(skipped)} entries is valid, the first because: {skipped[0]}")
     return LoadedItems(path.stem or str(path), str(path), tuple(items), tuple(skipped), places)
+
+
+def parse_item(text: str, where: str) -> Item:
+    """Reads one item, in the form that a line of JSONL has.
+
+    Args:
+        text: The line; its fields are those of `load_items`.
+        where: What errors call it.
+
+    Raises:
+        BenchmarkError: It is no item; one sentence naming the field.
+    """
+    return _item(line_entry(where, 1, text.encode("utf-8", "surrogatepass")), None)
 
 
 def check_id(item_id: str) -> str | None:

@@ -102,12 +102,19 @@ def _json_lines(name: str, lines: Iterable[bytes]) -> Iterator[Entry]:
         text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
         if text.strip():
             empty = False
-            yield _line_entry(f"{name}, line {number}", number, text)
+            yield line_entry(f"{name}, line {number}", number, text)
     if empty:
         raise BenchmarkError(f"{name}: is empty")
 
 
-def _line_entry(where: str, number: int, line: bytes) -> Entry:
+def line_entry(where: str, number: int, line: bytes) -> Entry:
+    """Returns the entry that a line of JSONL holds, or what is wrong with it.
+
+    Args:
+        where: What errors call the line.
+        number: Which line it is, from 1.
+        line: The line.
+    """
     try:
         value = _parse(line.rstrip(b"\r\n"))
     except ValueError as error:

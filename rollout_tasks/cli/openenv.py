@@ -136,9 +136,10 @@ def _serve(
 ) -> None:
     import uvicorn  # here, as the next two, because wrong input needs none of it
 
-    # Here, because it imports an optional package.
-    from rollout_tasks.integrations.openenv import served
     from rollout_tasks.service.desktop_sessions import DesktopSessions
+
+    # Here, because it imports an optional package.
+    from rollout_tasks.service.openenv import served
 
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each session has connections and a process

@@ -1,1 +1,1 @@
-"""What other frameworks see of this project; each module can be imported where its package is installed."""
+"""Trainers that this pipeline works in; each module can be imported only where the trainer's package is."""

@@ -29,6 +29,13 @@ MOST_CALLS_AT_ONCE = 1_024
 _MOST_BODIES_AT_ONCE = 64
 _CALL_SECONDS = 24 * 3600.0
 """Whoever asks has a limit of its own, and goes away then."""
+FUNCTION_LIMITS = SessionLimits(
+    calls_at_once=MOST_CALLS_AT_ONCE,
+    bodies_at_once=_MOST_BODIES_AT_ONCE,
+    call_seconds=_CALL_SECONDS,
+    ends_at_failure=False,
+)
+"""Of a session that a function answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,24 +48,13 @@ class FunctionEndpoint:
     """The only key: a run takes it from the environment, as ``OPENAI_API_KEY``."""
 
 
-@contextmanager
-def serve_function(function: ModelFunction, model: str = "policy", *, port: int = 0) -> Iterator[FunctionEndpoint]:
-    """Serves a function as a model endpoint at loopback, in a thread of this process.
-
-    A coroutine function runs in the event loop of that thread: what belongs to another loop does not work in it, and what
-    blocks stops all calls. What the function raises fails that one call, by the failure class of a `RolloutFailure`, else as
-    ``model``. Threads that are in the function when the block is left go on to their end.
+def function_engine(function: ModelFunction, model: str) -> FunctionEngine:
+    """Returns the engine of a session that a function answers.
 
     Args:
-        function: Answers the requests.
+        function: Answers the requests; see `serve_function`.
         model: The name of the model.
-        port: Where to listen; 0: at a free port. A run that is to be resumed later needs the same one.
-
-    Raises:
-        UserError: The port is taken, or there is no function.
     """
-    if not callable(function):
-        raise UserError(f"serve_function: needs a function, got {type(function).__name__}")
 
     def read(completion: object, began: float) -> EngineReply:
         try:
@@ -86,18 +82,33 @@ def serve_function(function: ModelFunction, model: str = "policy", *, port: int 
         return read(await completion, began)
 
     is_coroutine = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
-    engine = FunctionEngine(model, call_coroutine if is_coroutine else call)
-    limits = SessionLimits(
-        calls_at_once=MOST_CALLS_AT_ONCE,
-        bodies_at_once=_MOST_BODIES_AT_ONCE,
-        call_seconds=_CALL_SECONDS,
-        ends_at_failure=False,
-    )
-    with Gateway(port=port) as gateway, gateway.open("function", engine, _NoRecord(), limits) as session:
+    return FunctionEngine(model, call_coroutine if is_coroutine else call)
+
+
+@contextmanager
+def serve_function(function: ModelFunction, model: str = "policy", *, port: int = 0) -> Iterator[FunctionEndpoint]:
+    """Serves a function as a model endpoint at loopback, in a thread of this process.
+
+    A coroutine function runs in the event loop of that thread: what belongs to another loop does not work in it, and what
+    blocks stops all calls. What the function raises fails that one call, by the failure class of a `RolloutFailure`, else as
+    ``model``. Threads that are in the function when the block is left go on to their end.
+
+    Args:
+        function: Answers the requests.
+        model: The name of the model.
+        port: Where to listen; 0: at a free port. A run that is to be resumed later needs the same one.
+
+    Raises:
+        UserError: The port is taken, or there is no function.
+    """
+    if not callable(function):
+        raise UserError(f"serve_function: needs a function, got {type(function).__name__}")
+    engine = function_engine(function, model)
+    with Gateway(port=port) as gateway, gateway.open("function", engine, NoRecord(), FUNCTION_LIMITS) as session:
         yield FunctionEndpoint(session.base_url, session.token)
 
 
-class _NoRecord:
+class NoRecord:
     """Keeps nothing: the run that asks records its calls."""
 
     def record(self, call: ServedCall) -> None:

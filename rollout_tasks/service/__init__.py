@@ -1,1 +1,1 @@
-"""Sessions on leased desktops for programs that are not rollouts. Knows nothing of HTTP. Begin reading at `desktop_sessions`."""
+"""Sessions on leased desktops for programs that are not rollouts; `openenv` serves them. Begin reading at `desktop_sessions`."""

@@ -126,6 +126,7 @@ class Gateway:
         recorder: Recorder,
         limits: SessionLimits | None = None,
         when_over: Callable[[str], object] | None = None,
+        token: str = "",
     ) -> SessionHandle:
         """Opens a session.
 
@@ -136,6 +137,7 @@ class Gateway:
             limits: What it may use.
             when_over: Called once, in the gateway's thread, with why the session answers no more: its engine gave up, or it has
                 reached a limit. The call that this ends has its answer after that.
+            token: The session's key; default: one of its own.
 
         Raises:
             UserError: The id is in use or cannot be sent, or the gateway does not run in this process.
@@ -149,7 +151,7 @@ class Gateway:
             or len(session_id) > LONGEST_SESSION_ID
         ):
             raise UserError(f"a session's id must be printable ASCII of at most {LONGEST_SESSION_ID} characters")
-        token = secrets.token_urlsafe(32)
+        token = token or secrets.token_urlsafe(32)
         session = Session(session_id, engine, recorder, limits or SessionLimits(), when_over)
         with self._lock:
             known = self._sessions.pop(session_id, None)

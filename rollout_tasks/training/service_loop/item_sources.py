@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any, Protocol
 import redis
 
 from benchmark.errors import BenchmarkError
-from benchmark.items import Item, LoadedItems, check_id
+from benchmark.items import Item, LoadedItems, parse_item
 
 _STREAM_GROUP = "rollouts-serve"
 _LONGEST_ITEM = 1 << 20
@@ -170,12 +169,10 @@ class StreamSource:
         if not isinstance(text, str) or len(text) > _LONGEST_ITEM:
             return RefusedItem(key, f"entry {key} of the stream {self._stream} has no field item, or a too long one")
         try:
-            values = json.loads(text)
-            item = Item.from_dict({"answer": "", "metadata": {}, "env_config": {}, **values})
-        except (ValueError, TypeError, RecursionError, BenchmarkError) as error:
-            return RefusedItem(key, f"entry {key} of the stream {self._stream} is not an item: {error}")
-        wrong_id = check_id(item.id)
-        problem = f"its id {wrong_id}" if wrong_id else self._check(item)
+            item = parse_item(text, f"entry {key} of the stream {self._stream}")
+        except BenchmarkError as error:
+            return RefusedItem(key, str(error))
+        problem = self._check(item)
         return (
             RefusedItem(key, f"entry {key} of the stream {self._stream}: {problem}")
             if problem

@@ -27,6 +27,7 @@ WORD = "数学-ü"
 NO_FILES = {
     "cell.open",
     "gateway.open",
+    "_gateway(host).open",
     "self._gateway.open",
     "self.vm.open",
     "conversation.open",

@@ -314,3 +314,13 @@ def test_many_sessions_at_once_see_their_own_only(agent: Open, gateway: Gateway)
     for place, one in enumerate(agents):
         asked = [call.messages[0]["content"] for call in one.recorder.calls]
         assert asked == [f"secret {place} {turn}" for turn in range(10)]
+
+
+def test_a_session_has_the_key_that_it_is_given(gateway: Gateway, engine: Any, tmp_path: Path) -> None:
+    with CallWriter(tmp_path, {}) as writer, gateway.open("s", engine(), writer, token="given") as session:
+        asked = [
+            httpx.get(f"{session.base_url}/models", headers={"Authorization": f"Bearer {key}"}).status_code
+            for key in ("given", "another")
+        ]
+
+    assert (session.token, asked) == ("given", [200, 401])

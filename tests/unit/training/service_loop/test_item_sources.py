@@ -109,12 +109,12 @@ def test_a_loop_that_starts_again_gets_the_entries_whose_groups_have_not_ended(c
     ("fields", "problem"),
     [
         ({"task": "x"}, "has no field item"),
-        ({"item": "{"}, "is not an item"),
-        ({"item": "[1]"}, "is not an item"),
+        ({"item": "{"}, "JSON"),
+        ({"item": "[1]"}, "must be an object"),
         ({"item": '{"id": "a"}'}, "question is missing"),
-        ({"item": '{"id": "../a", "question": "?"}'}, "its id has '.' or '..'"),
-        ({"item": '{"id": "a", "question": "?", "env_config": 3}'}, "env_config is missing or not an object"),
-        ({"item": "[" * 100_000}, "is not an item"),
+        ({"item": '{"id": "../a", "question": "?"}'}, "has '.' or '..' between slashes"),
+        ({"item": '{"id": "a", "question": "?", "env_config": 3}'}, "env_config must be an object"),
+        ({"item": "[" * 100_000}, "entry"),
         ({"item": '{"id": "bad", "question": "?"}'}, ": cannot be rolled out"),
     ],
 )

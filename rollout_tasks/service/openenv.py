@@ -22,8 +22,8 @@ from pydantic import Field
 from starlette.types import ASGIApp
 
 from rollout_tasks.environments import base
-from rollout_tasks.integrations.episode_tools import EpisodeTools
 from rollout_tasks.service.desktop_sessions import DesktopSessions
+from rollout_tasks.service.episode_tools import EpisodeTools
 from rollout_tasks.service.played_session import PlayedSession
 from rollout_tasks.service.session_results import SessionEnded, SessionRefused, Step
 from rollout_tasks.services.client_presence import ClientPresence, client_gone
