@@ -14,7 +14,7 @@ from rollout_tasks.runs.folder import RunFolder, find_run
 
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 
-_REASONS = {
+REASONS = {
     "infrastructure_loss": "lost to infrastructure failures",
     "cancelled": "cancelled",
     "missing": "without a result",
@@ -49,7 +49,7 @@ def export(
     [bold]--extra-body '{"return_token_ids": true, "logprobs": true}'[/bold]
     """
     folder = find_run(run, output_dir)
-    report = _report(folder, metric)
+    report = report_of(folder, metric)
     from rollout_tasks.training.parquet_export import export_parquet  # here, because a refusal needs none of it
 
     target = to or folder.path / "training"
@@ -65,12 +65,12 @@ def export(
         f" ({written['sampled_tokens']:,} sampled), {written['pictures']:,} pictures: {target}\n"
     )
     for reason, count in written["left_out"].items():
-        program.tell(f"left out: {count:,} rollout{'s' if count > 1 else ''} {_REASONS.get(reason, reason)}")
+        program.tell(f"left out: {count:,} rollout{'s' if count > 1 else ''} {REASONS.get(reason, reason)}")
     if written["problem"]:
         program.tell(f"the first problem was: {written['problem']}")
 
 
-def _report(folder: RunFolder, metric: str | None) -> Path:
+def report_of(folder: RunFolder, metric: str | None) -> Path:
     """Returns the JSON report that has the rewards."""
     from rollout_tasks.cli.run_progress import metric_of, score_again  # here, because it imports Celery
 

@@ -74,7 +74,9 @@ def take(connection: Connection, rule: Rule, most: int, by: str) -> tuple[int, f
         marked = connection.execute(update(rollouts).where(rollouts.c.id.in_(some), is_unused).values(claim=claim))
         if marked.rowcount != len(some):
             raise RuntimeError("a rollout was taken although writers take turns")
-    connection.execute(insert(uses), [{"claim": claim, "rollout": one.key, "pooled": one.pooled} for one in taken])
+    pooled = rollouts.c.id.in_([one.key for one in taken if one.pooled])
+    own = select(rollouts.c.claim, rollouts.c.id, pooled).where(rollouts.c.claim == claim)
+    connection.execute(insert(uses).from_select(["claim", "rollout", "pooled"], own))
     changed = [group.item_key for group in groups]
     for some in at_a_time(changed):
         connection.execute(update(items).where(items.c.id.in_(some)).values(last_claim=claim))

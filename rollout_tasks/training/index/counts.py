@@ -51,8 +51,9 @@ def _streaks(connection: Connection, some: Sequence[int]) -> dict[int, int]:
         .where(rollouts.c.item.in_(some), is_unused)
         .subquery()
     )
-    counted = select(newest.c.item, func.count()).where(newest.c.failed_so_far == 0).group_by(newest.c.item)
-    return dict(connection.execute(counted).tuples().all())
+    streak = func.count().label("streak")
+    counted = select(newest.c.item, streak).where(newest.c.failed_so_far == 0).group_by(newest.c.item)
+    return {row.item: row.streak for row in connection.execute(counted)}
 
 
 def at_a_time(every: Sequence[_Any], most: int = AT_A_TIME) -> Iterator[Sequence[_Any]]:

@@ -150,5 +150,5 @@ def key_of(text: str) -> str:
 
 def insert_one(connection: Connection, statement: Insert) -> int:
     """Inserts one row, and returns the id that the database gave it."""
-    (new,) = connection.execute(statement).inserted_primary_key or ()
-    return int(new)
+    new: Any = connection.execute(statement).inserted_primary_key
+    return int(new[0])

@@ -116,7 +116,7 @@ def _indexed(row: Any, run_id: str, folder: str) -> IndexedRollout:
 
 def _names(connection: Connection, some: Sequence[int]) -> dict[int, str]:
     found = select(items.c.id, items.c.item_id).where(items.c.id.in_(some))
-    return dict(connection.execute(found).tuples().all())
+    return {row.id: row.item_id for row in connection.execute(found)}
 
 
 def _runs(connection: Connection, some: Iterable[int]) -> dict[int, tuple[str, str]]:

@@ -77,11 +77,8 @@ def register(
 def place(connection: Connection, versions: Iterable[str], *, status: str = SEEN) -> dict[str, int]:
     """Returns the ids of versions; those that are not known get their place after the newest, in the given order."""
     keys = {key_of(version): version for version in versions}
-    found = dict(
-        connection.execute(select(checkpoints.c.key, checkpoints.c.id).where(checkpoints.c.key.in_(keys)))
-        .tuples()
-        .all()
-    )
+    chosen = select(checkpoints.c.key, checkpoints.c.id).where(checkpoints.c.key.in_(keys))
+    found = {row.key: row.id for row in connection.execute(chosen)}
     newest = connection.execute(select(func.max(checkpoints.c.step))).scalar()
     following = max(-1, -1 if newest is None else newest) + 1
     for key, version in keys.items():
