@@ -27,13 +27,13 @@ from rollout_tasks.training.index import Index, Rule
 from rollout_tasks.training.index.claims import take
 from rollout_tasks.training.index.counts import at_a_time, recount
 from rollout_tasks.training.index.database import Database
-from rollout_tasks.training.index.tables import checkpoints, claims, items, key_of, rollouts, runs, uses
+from rollout_tasks.training.index.tables import checkpoints, claims, insert_one, items, key_of, rollouts, runs, uses
 from rollout_tasks.training.index.versions import place
 
 TOGETHER = 8
 """Rollouts of an item that have one version, one after the other."""
 PRIME = 1_009
-COLUMNS = ("run", "item", "number", "attempt", "reward", "left_out", "failure_class", "checkpoint", "ended")
+COLUMNS = ("run", "item", "number", "attempt", "reward", "left_out", "failure_class", "checkpoint", "step", "ended")
 
 
 def fill(database: Database, count: int, of_items: int, versions: int) -> float:
@@ -43,20 +43,19 @@ def fill(database: Database, count: int, of_items: int, versions: int) -> float:
         if connection.execute(select(func.count()).select_from(items)).scalar():
             raise SystemExit("ROLLOUT_INDEX_URL: the index is not new")
         place(connection, [f"step-{number}" for number in range(versions)])
-        connection.execute(
-            insert(runs).values(key=key_of("bench"), run_id="bench", folder="/", items_sha256="", added=0)
-        )
+        new = {"key": key_of("bench"), "run_id": "bench", "folder": "/", "items_sha256": "", "added": 0}
+        run = insert_one(connection, insert(runs).values(new))
         for names in at_a_time([f"item-{number}" for number in range(of_items)]):
             connection.execute(insert(items), [{"key": key_of(name), "item_id": name} for name in names])
         numbers = list(connection.execute(select(items.c.id).order_by(items.c.id)).scalars())
     for some in at_a_time(numbers):
         with database.writing() as connection:
-            connection.execute(insert(rollouts).from_select(COLUMNS, drawn(some, count // of_items, versions)))
+            connection.execute(insert(rollouts).from_select(COLUMNS, drawn(run, some, count // of_items, versions)))
             recount(connection, some)
     return time.monotonic() - began
 
 
-def drawn(some: Sequence[int], each: int, versions: int) -> Select[Any]:
+def drawn(run: int, some: Sequence[int], each: int, versions: int) -> Select[Any]:
     """Selects rollouts of some items, which the database itself makes up: sent one by one, they would take many minutes.
 
     What is drawn are remainders of products with primes, which look random enough.
@@ -69,9 +68,19 @@ def drawn(some: Sequence[int], each: int, versions: int) -> Select[Any]:
     reward = case(((item * 48_271 + number * 69_621 + item * number * 31) % PRIME < chance, 1.0), else_=0.0)
     step = (item * 7_919 + part * 104_729 + item * part * 13) % versions
     return (
-        select(runs.c.id, item, number, literal(1), reward, literal(""), literal(""), checkpoints.c.id, number + 0.0)
-        .select_from(items.join(of_item, literal(True)).join(runs, runs.c.run_id == "bench"))
-        .join(checkpoints, checkpoints.c.step == step)
+        select(
+            literal(run),
+            item,
+            number,
+            literal(1),
+            reward,
+            literal(""),
+            literal(""),
+            checkpoints.c.id,
+            checkpoints.c.step,
+            number + 0.0,
+        )
+        .select_from(items.join(of_item, literal(True)).join(checkpoints, checkpoints.c.step == step))
         .where(item.in_(some))
         .order_by(part, item, number)
     )

@@ -145,12 +145,13 @@ def _store(connection: Connection, run: int, found: Sequence[FoundRollout]) -> t
     of_item = _place_items(connection, item_ids)
     of_version = place(connection, dict.fromkeys(one.version for one in [*new, *changed] if one.reward is not None))
     for one in changed:
-        values = _values(one) | ({} if one.reward is None else {"checkpoint": of_version[one.version]})
+        values = _values(one) | ({} if one.reward is None else of_version[one.version]._asdict())
         connection.execute(update(rollouts).where(rollouts.c.id == known[one.item_id, one.index].id).values(**values))
     if new:
         where = [{"run": run, "item": of_item[one.item_id], "number": one.index} for one in new]
-        versions = [None if one.reward is None else of_version[one.version] for one in new]
-        rows = [_values(one) | at | {"checkpoint": id_} for one, at, id_ in zip(new, where, versions, strict=True)]
+        nowhere = {"checkpoint": None, "step": None}
+        versions = [nowhere if one.reward is None else of_version[one.version]._asdict() for one in new]
+        rows = [_values(one) | at | version for one, at, version in zip(new, where, versions, strict=True)]
         connection.execute(insert(rollouts), rows)
     stored = _known(connection, run, item_ids)
     _store_traces(connection, {stored[one.item_id, one.index].id: one for one in [*new, *changed]})

@@ -13,15 +13,20 @@ from typing import TypeVar
 from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, insert, select, update
 
 from benchmark.results import PERFECT
-from rollout_tasks.training.index.tables import checkpoints, items, rollouts, unused
+from rollout_tasks.training.index.tables import items, rollouts, unused
 
 AT_A_TIME = 500
 """Rows that one statement names."""
 _Any = TypeVar("_Any")
 
 is_unused: ColumnElement[bool] = and_(rollouts.c.claim.is_(None), rollouts.c.reward.is_not(None))
-newest_first = (checkpoints.c.step.desc(), checkpoints.c.id.desc(), rollouts.c.ended.desc(), rollouts.c.id.desc())
-"""The order of rollouts that are joined with their checkpoints."""
+newest_first = (
+    rollouts.c.step.desc(),
+    rollouts.c.checkpoint.desc(),
+    rollouts.c.ended.desc(),
+    rollouts.c.id.desc(),
+)
+"""The order of rollouts."""
 
 
 def recount(connection: Connection, changed: Iterable[int]) -> None:
@@ -45,12 +50,7 @@ def _streaks(connection: Connection, some: Sequence[int]) -> dict[int, int]:
     failed_so_far = failed.over(partition_by=rollouts.c.item, order_by=newest_first, rows=(None, 0)).label(
         "failed_so_far"
     )
-    newest = (
-        select(rollouts.c.item, failed_so_far)
-        .join(checkpoints, checkpoints.c.id == rollouts.c.checkpoint)
-        .where(rollouts.c.item.in_(some), is_unused)
-        .subquery()
-    )
+    newest = select(rollouts.c.item, failed_so_far).where(rollouts.c.item.in_(some), is_unused).subquery()
     streak = func.count().label("streak")
     counted = select(newest.c.item, streak).where(newest.c.failed_so_far == 0).group_by(newest.c.item)
     return {row.item: row.streak for row in connection.execute(counted)}

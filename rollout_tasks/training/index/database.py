@@ -52,7 +52,8 @@ class Database:
             raise UserError(f"index {self}: its tables have the format {found}; this version knows {FORMAT}")
 
     def __str__(self) -> str:
-        return self._url.render_as_string(hide_password=True).replace("+psycopg:", ":").replace("+pymysql:", ":")
+        plain = self._url.set(drivername=self._url.get_backend_name(), query={})  # a query may have a password, too
+        return plain.render_as_string(hide_password=True)
 
     def make(self, tables: MetaData) -> None:
         """Makes more tables, where they are missing.
@@ -120,7 +121,7 @@ def _checked(text: str) -> URL:
         raise UserError(f"an index at {kind}:// needs the package {driver}: {_INSTALL[driver]}") from error
     if kind == "postgresql":
         return url.set(drivername="postgresql+psycopg")
-    return url.set(drivername="mysql+pymysql").update_query_dict({"charset": "utf8mb4"})
+    return url.set(drivername="mysql+pymysql")
 
 
 def _engine(url: URL) -> Engine:
@@ -136,6 +137,7 @@ def _engine(url: URL) -> Engine:
         arguments: dict[str, Any] = {"connect_timeout": _CONNECT_SECONDS, "options": options}
     else:
         arguments = {
+            "charset": "utf8mb4",
             "connect_timeout": _CONNECT_SECONDS,
             "read_timeout": _ANSWER_SECONDS,
             "write_timeout": _ANSWER_SECONDS,

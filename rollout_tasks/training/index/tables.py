@@ -102,6 +102,7 @@ rollouts = Table(
     Column("left_out", String(50), nullable=False),
     Column("failure_class", String(50), nullable=False),
     Column("checkpoint", ForeignKey("checkpoints.id")),
+    Column("step", BigInteger),
     Column("ended", Double, nullable=False),
     Column("claim", ForeignKey("claims.id"), index=True),
     UniqueConstraint("run", "item", "number"),
@@ -109,7 +110,9 @@ rollouts = Table(
     Index("rollouts_of_checkpoint", "checkpoint", "item"),
     **MYSQL,
 )
-"""`reward` is null where `left_out` says why a trainer cannot learn from the rollout; `claim` is who has it now."""
+"""`reward` is null where `left_out` says why a trainer cannot learn from the rollout; `claim` is who has it now.
+
+`step` is its checkpoint's: rollouts are ordered by it, and MariaDB reads all of a version if it must join them for that."""
 
 traces = Table(
     "traces",

@@ -15,6 +15,18 @@ from rollout_tasks.training.index.rule import Rule
 from rollout_tasks.training.index.tables import checkpoints, items, rollouts, runs, unused
 from rollout_tasks.training.index.versions import allowed
 
+_COLUMNS = (
+    rollouts.c.id,
+    rollouts.c.item,
+    rollouts.c.run,
+    rollouts.c.number,
+    rollouts.c.attempt,
+    rollouts.c.reward,
+    rollouts.c.failure_class,
+    rollouts.c.checkpoint,
+)
+"""What is asked of a rollout."""
+
 
 @dataclass(frozen=True, slots=True)
 class IndexedRollout:
@@ -69,13 +81,18 @@ def trainable_groups(connection: Connection, rule: Rule, most: int) -> list[Trai
 
 
 def _items_with_groups(versions: Sequence[int], rule: Rule, most: int) -> Select[Any]:
-    return (
+    enough = (
         select(unused.c.item)
-        .join(items, items.c.id == unused.c.item)
-        .where(unused.c.checkpoint.in_(versions), items.c.solved_streak < rule.size)
-        .group_by(unused.c.item, items.c.last_claim)
+        .where(unused.c.checkpoint.in_(versions))
+        .group_by(unused.c.item)
         .having(func.sum(unused.c.rollouts) >= rule.size)
-        .order_by(items.c.last_claim, unused.c.item)
+        .subquery()
+    )
+    return (
+        select(items.c.id)
+        .join(enough, enough.c.item == items.c.id)
+        .where(items.c.solved_streak < rule.size)
+        .order_by(items.c.last_claim, items.c.id)
         .limit(most)
     )
 
@@ -95,23 +112,18 @@ def _newest(
     found: dict[int, list[IndexedRollout]] = {}
     for part in at_a_time(some):
         place = func.row_number().over(partition_by=rollouts.c.item, order_by=newest_first).label("place")
-        columns = (rollouts.c.item, rollouts.c.run, rollouts.c.number, rollouts.c.attempt, rollouts.c.reward)
-        ranked = (
-            select(rollouts.c.id, *columns, rollouts.c.failure_class, checkpoints.c.version, place)
-            .join(checkpoints, checkpoints.c.id == rollouts.c.checkpoint)
-            .where(rollouts.c.item.in_(part), is_unused, wanted)
-            .subquery()
-        )
+        ranked = select(*_COLUMNS, place).where(rollouts.c.item.in_(part), is_unused, wanted).subquery()
         chosen = select(ranked).where(ranked.c.place <= most).order_by(ranked.c.item, ranked.c.place)
         rows = connection.execute(chosen).all()
         of_run = _runs(connection, {row.run for row in rows})
+        version_of = _versions(connection, {row.checkpoint for row in rows})
         for item, own in groupby(rows, key=lambda row: row.item):
-            found[item] = [_indexed(row, *of_run[row.run]) for row in own]
+            found[item] = [_indexed(row, *of_run[row.run], version_of[row.checkpoint]) for row in own]
     return found
 
 
-def _indexed(row: Any, run_id: str, folder: str) -> IndexedRollout:
-    return IndexedRollout(row.id, run_id, folder, row.number, row.attempt, row.reward, row.version, row.failure_class)
+def _indexed(row: Any, run_id: str, folder: str, version: str) -> IndexedRollout:
+    return IndexedRollout(row.id, run_id, folder, row.number, row.attempt, row.reward, version, row.failure_class)
 
 
 def _names(connection: Connection, some: Sequence[int]) -> dict[int, str]:
@@ -122,3 +134,8 @@ def _names(connection: Connection, some: Sequence[int]) -> dict[int, str]:
 def _runs(connection: Connection, some: Iterable[int]) -> dict[int, tuple[str, str]]:
     found = select(runs.c.id, runs.c.run_id, runs.c.folder).where(runs.c.id.in_(list(some)))
     return {row.id: (row.run_id, row.folder) for row in connection.execute(found)}
+
+
+def _versions(connection: Connection, some: Iterable[int]) -> dict[int, str]:
+    found = select(checkpoints.c.id, checkpoints.c.version).where(checkpoints.c.id.in_(list(some)))
+    return {row.id: row.version for row in connection.execute(found)}

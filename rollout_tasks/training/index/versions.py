@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, func, insert, select, update
 
@@ -69,30 +69,36 @@ def register(
     if changes:
         connection.execute(update(checkpoints).where(checkpoints.c.id == known.id).values(**changes))
     if "step" in changes:
-        of_version = select(rollouts.c.item).where(rollouts.c.checkpoint == known.id).distinct()
+        own = rollouts.c.checkpoint == known.id
+        connection.execute(update(rollouts).where(own).values(step=changes["step"]))
+        of_version = select(rollouts.c.item).where(own).distinct()
         recount(connection, connection.execute(of_version).scalars())
     return _checkpoint(connection.execute(select(checkpoints).where(checkpoints.c.id == known.id)).one())
 
 
-def place(connection: Connection, versions: Iterable[str], *, status: str = SEEN) -> dict[str, int]:
-    """Returns the ids of versions; those that are not known get their place after the newest, in the given order."""
+class Place(NamedTuple):
+    """Where a version is in their order."""
+
+    checkpoint: int
+    """Its id in the index."""
+    step: int
+
+
+def place(connection: Connection, versions: Iterable[str], *, status: str = SEEN) -> dict[str, Place]:
+    """Returns the places of versions; those that are not known get theirs after the newest, in the given order."""
     keys = {key_of(version): version for version in versions}
-    chosen = select(checkpoints.c.key, checkpoints.c.id).where(checkpoints.c.key.in_(keys))
-    found = {row.key: row.id for row in connection.execute(chosen)}
+    chosen = select(checkpoints.c.key, checkpoints.c.id, checkpoints.c.step).where(checkpoints.c.key.in_(keys))
+    found = {row.key: Place(row.id, row.step) for row in connection.execute(chosen)}
     newest = connection.execute(select(func.max(checkpoints.c.step))).scalar()
     following = max(-1, -1 if newest is None else newest) + 1
     for key, version in keys.items():
         if key in found:
             continue
         known = version != UNKNOWN
-        values = {
-            "step": following if known else _BEFORE_ALL,
-            "created": time.time(),
-            "status": status,
-            "name": "",
-            "path": "",
-        }
-        found[key] = insert_one(connection, insert(checkpoints).values(key=key, version=version, **values))
+        step = following if known else _BEFORE_ALL
+        values = {"created": time.time(), "status": status, "name": "", "path": ""}
+        new = insert_one(connection, insert(checkpoints).values(key=key, version=version, step=step, **values))
+        found[key] = Place(new, step)
         following += known
     return {version: found[key] for key, version in keys.items()}
 

@@ -143,7 +143,8 @@ def test_the_query_says_what_the_rule_says(seed: int, tmp_path: Path) -> None:
     ]
     database = Database(f"sqlite:///{tmp_path}/index.sqlite")
     with database.writing() as connection:
-        of_step = list(place(connection, [f"v{step}" for step in range(steps)]).values())
+        placed = place(connection, [f"v{step}" for step in range(steps)])
+        of_step = [one.checkpoint for one in placed.values()]
         connection.execute(insert(runs).values(key="r", run_id="r", folder="/", items_sha256="", added=0))
         connection.execute(
             insert(items), [{"id": item + 1, "key": key_of(str(item)), "item_id": str(item)} for item in range(6)]
@@ -176,6 +177,7 @@ def row(one: Drawn, number: int, of_step: list[int]) -> dict[str, object]:
         "left_out": "" if one.reward is not None else "lost",
         "failure_class": "",
         "checkpoint": of_step[one.step] if one.reward is not None else None,
+        "step": one.step if one.reward is not None else None,
         "ended": one.ended,
         "claim": 99 if one.used else None,
     }
