@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, func, select
 
@@ -73,11 +72,23 @@ def trainable_groups(connection: Connection, rule: Rule, most: int) -> list[Trai
         most: How many, at most.
     """
     versions = allowed(connection, rule)
-    found = list(connection.execute(_items_with_groups(versions, rule, most)).scalars())
-    newest = _newest(connection, found, rollouts.c.checkpoint.in_(versions), rule.size)
-    names = _names(connection, found)
-    groups = [TrainableGroup(names[item], item, tuple(newest[item])) for item in found]
-    return _with_pool(connection, groups) if rule.pool else groups
+    item_ids = {row.id: row.item_id for row in connection.execute(_items_with_groups(versions, rule, most))}
+    newest = _newest(connection, list(item_ids), rollouts.c.checkpoint.in_(versions), rule.size)
+    lost = [item for item in item_ids if not any(row.reward for row in newest[item])] if rule.pool else []
+    joined = _newest(connection, lost, rollouts.c.reward >= PERFECT, 1)
+    every = [row for found in (newest, joined) for own in found.values() for row in own]
+    names = _names_of(connection, every)
+    return [
+        TrainableGroup(
+            item_id,
+            item,
+            (
+                *(_indexed(row, names, pooled=False) for row in newest[item]),
+                *(_indexed(row, names, pooled=True) for row in joined.get(item, ())),
+            ),
+        )
+        for item, item_id in item_ids.items()
+    ]
 
 
 def _items_with_groups(versions: Sequence[int], rule: Rule, most: int) -> Select[Any]:
@@ -89,7 +100,7 @@ def _items_with_groups(versions: Sequence[int], rule: Rule, most: int) -> Select
         .subquery()
     )
     return (
-        select(items.c.id)
+        select(items.c.id, items.c.item_id)
         .join(enough, enough.c.item == items.c.id)
         .where(items.c.solved_streak < rule.size)
         .order_by(items.c.last_claim, items.c.id)
@@ -97,45 +108,46 @@ def _items_with_groups(versions: Sequence[int], rule: Rule, most: int) -> Select
     )
 
 
-def _with_pool(connection: Connection, groups: Sequence[TrainableGroup]) -> list[TrainableGroup]:
-    """Returns the groups, each of those whose mean is 0 with the newest success besides, if the item has one."""
-    lost = [group.item_key for group in groups if not group.mean_reward]
-    successes = _newest(connection, lost, rollouts.c.reward >= PERFECT, 1)
-    joined = {item: tuple(replace(one, pooled=True) for one in found) for item, found in successes.items()}
-    return [replace(group, rollouts=group.rollouts + joined.get(group.item_key, ())) for group in groups]
-
-
 def _newest(
     connection: Connection, some: Sequence[int], wanted: ColumnElement[bool], most: int
-) -> dict[int, list[IndexedRollout]]:
-    """Returns the newest unused rollouts of some items, by the item."""
-    found: dict[int, list[IndexedRollout]] = {}
+) -> dict[int, list[Any]]:
+    """Returns the rows of the newest unused rollouts of some items, by the item."""
+    found: dict[int, list[Any]] = {}
     for part in at_a_time(some):
         place = func.row_number().over(partition_by=rollouts.c.item, order_by=newest_first).label("place")
         ranked = select(*_COLUMNS, place).where(rollouts.c.item.in_(part), is_unused, wanted).subquery()
         chosen = select(ranked).where(ranked.c.place <= most).order_by(ranked.c.item, ranked.c.place)
-        rows = connection.execute(chosen).all()
-        of_run = _runs(connection, {row.run for row in rows})
-        version_of = _versions(connection, {row.checkpoint for row in rows})
-        for item, own in groupby(rows, key=lambda row: row.item):
-            found[item] = [_indexed(row, *of_run[row.run], version_of[row.checkpoint]) for row in own]
+        for row in connection.execute(chosen):
+            found.setdefault(row.item, []).append(row)
     return found
 
 
-def _indexed(row: Any, run_id: str, folder: str, version: str) -> IndexedRollout:
-    return IndexedRollout(row.id, run_id, folder, row.number, row.attempt, row.reward, version, row.failure_class)
+class _Names(NamedTuple):
+    """What the numbers in rollouts' rows stand for."""
+
+    runs: Mapping[int, tuple[str, str]]
+    versions: Mapping[int, str]
 
 
-def _names(connection: Connection, some: Sequence[int]) -> dict[int, str]:
-    found = select(items.c.id, items.c.item_id).where(items.c.id.in_(some))
-    return {row.id: row.item_id for row in connection.execute(found)}
+def _names_of(connection: Connection, rows: Sequence[Any]) -> _Names:
+    of_run = select(runs.c.id, runs.c.run_id, runs.c.folder).where(runs.c.id.in_({row.run for row in rows}))
+    version_of = select(checkpoints.c.id, checkpoints.c.version).where(
+        checkpoints.c.id.in_({row.checkpoint for row in rows})
+    )
+    return _Names(
+        {row.id: (row.run_id, row.folder) for row in connection.execute(of_run)},
+        {row.id: row.version for row in connection.execute(version_of)},
+    )
 
 
-def _runs(connection: Connection, some: Iterable[int]) -> dict[int, tuple[str, str]]:
-    found = select(runs.c.id, runs.c.run_id, runs.c.folder).where(runs.c.id.in_(list(some)))
-    return {row.id: (row.run_id, row.folder) for row in connection.execute(found)}
-
-
-def _versions(connection: Connection, some: Iterable[int]) -> dict[int, str]:
-    found = select(checkpoints.c.id, checkpoints.c.version).where(checkpoints.c.id.in_(list(some)))
-    return {row.id: row.version for row in connection.execute(found)}
+def _indexed(row: Any, names: _Names, *, pooled: bool) -> IndexedRollout:
+    return IndexedRollout(
+        row.id,
+        *names.runs[row.run],
+        row.number,
+        row.attempt,
+        row.reward,
+        names.versions[row.checkpoint],
+        row.failure_class,
+        pooled,
+    )
