@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -31,7 +33,7 @@ _LONGEST_MESSAGE = 300
 
 
 class Database:
-    """An index's database; its tables are made if it has none. It keeps no connection open, so processes may be forked."""
+    """An index's database; its tables are made if it has none. A forked process makes connections of its own."""
 
     def __init__(self, url: str) -> None:
         """Connects once.
@@ -44,6 +46,8 @@ class Database:
         """
         self._url = _checked(url)
         self._engine = _engine(self._url)
+        _forget_in_children(self._engine)
+        weakref.finalize(self, self._engine.dispose)  # closes its connections
         with self._in_sentences():
             found = _format(self._engine)
             if found is None:
@@ -125,16 +129,16 @@ def _checked(text: str) -> URL:
 
 
 def _engine(url: URL) -> Engine:
-    common: dict[str, Any] = {"poolclass": NullPool, "hide_parameters": True}
     if url.drivername == "sqlite":
         Path(str(url.database)).parent.mkdir(parents=True, exist_ok=True)
-        engine = create_engine(url, connect_args={"timeout": _LOCK_SECONDS}, **common)
+        arguments: dict[str, Any] = {"timeout": _LOCK_SECONDS}
+        engine = create_engine(url, connect_args=arguments, poolclass=NullPool, hide_parameters=True)
         event.listen(engine, "connect", _leave_transactions_to_us)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
     if url.drivername.startswith("postgresql"):
         options = f"-c lock_timeout={_LOCK_SECONDS}s -c statement_timeout={_ANSWER_SECONDS}s"
-        arguments: dict[str, Any] = {"connect_timeout": _CONNECT_SECONDS, "options": options}
+        arguments = {"connect_timeout": _CONNECT_SECONDS, "options": options}
     else:
         arguments = {
             "charset": "utf8mb4",
@@ -143,7 +147,25 @@ def _engine(url: URL) -> Engine:
             "write_timeout": _ANSWER_SECONDS,
             "init_command": f"SET SESSION innodb_lock_wait_timeout = {_LOCK_SECONDS}",
         }
-    return create_engine(url, connect_args=arguments, isolation_level="READ COMMITTED", **common)
+    return create_engine(
+        url,
+        connect_args=arguments,
+        isolation_level="READ COMMITTED",
+        hide_parameters=True,
+        pool_size=1,  # kept open: to log in takes about as long as to ask
+        pool_pre_ping=True,
+    )
+
+
+def _forget_in_children(engine: Engine) -> None:
+    """Has forked processes leave the connections of this one alone."""
+    reference = weakref.ref(engine)
+
+    def forget() -> None:
+        if (inherited := reference()) is not None:
+            inherited.dispose(close=False)
+
+    os.register_at_fork(after_in_child=forget)
 
 
 def _leave_transactions_to_us(connection: Any, _record: Any) -> None:

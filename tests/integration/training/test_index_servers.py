@@ -82,6 +82,14 @@ def test_eight_trainers_at_once_get_no_rollout_twice(url: str, tmp_path: Path) -
         assert set(connection.execute(text("SELECT used FROM rollout_run")).scalars()) == {1}
 
 
+def test_a_forked_process_leaves_its_parents_connection_alone(url: str, tmp_path: Path) -> None:
+    add(Index(url), tmp_path / "night-1", {name: [0.0, 1.0] for name in "abcdef"})
+
+    (output,) = in_processes(1, FORKING, url)
+
+    assert sorted(output.split()) == list("abcdef")
+
+
 def test_processes_that_open_and_fill_an_index_together_make_one(url: str, tmp_path: Path) -> None:
     drop_tables(url)
     scored(tmp_path / "night-1", {"a": [0.0, 1.0], "b": [0.0, 1.0]})
@@ -112,6 +120,21 @@ while (claim := index.claim(Rule(size=2), groups=3, by=f"trainer-{os.getpid()}")
     for group in claim.groups:
         for rollout in group.rollouts:
             print(group.item_id, rollout.index)
+"""
+FORKING = """
+import os, sys
+from rollout_tasks import Index, Rule
+index = Index()
+def claim():
+    for group in index.claim(Rule(size=2), groups=2, by="trainer").groups:
+        print(group.item_id, flush=True)
+claim()
+for _ in range(2):
+    if (child := os.fork()) == 0:
+        claim()
+        sys.exit()
+    assert os.waitpid(child, 0)[1] == 0
+index.groups()
 """
 ADDER = """
 import sys
