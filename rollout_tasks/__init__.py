@@ -12,10 +12,13 @@ if TYPE_CHECKING:
     from rollout_tasks.errors import UserError
     from rollout_tasks.models.function_endpoint import FunctionEndpoint, serve_function
     from rollout_tasks.parallel_rollout import ParallelRolloutConfig, run_parallel_rollout
+    from rollout_tasks.training.index import Index, Rule
 
 __all__ = [
     "FunctionEndpoint",
+    "Index",
     "ParallelRolloutConfig",
+    "Rule",
     "Run",
     "RunConfig",
     "RunResult",
@@ -29,7 +32,9 @@ __all__ = [
 ]
 _MODULES = {
     "FunctionEndpoint": "models.function_endpoint",
+    "Index": "training.index",
     "ParallelRolloutConfig": "parallel_rollout",
+    "Rule": "training.index",
     "RunConfig": "config",
     "UserError": "errors",
     "run_parallel_rollout": "parallel_rollout",

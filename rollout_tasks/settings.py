@@ -87,6 +87,12 @@ class Settings(BaseSettings):
         description="Who may use services over HTTP, as NAME:TOKEN with blanks between.",
     )
 
+    index_url: SecretStr | None = Field(
+        None,
+        validation_alias="ROLLOUT_INDEX_URL",
+        description="The index of rollouts for trainers, as in postgresql://user:password@host/name.",
+    )
+
     @field_validator("redis_url")
     @classmethod
     def _is_address(cls, url: SecretStr | None) -> SecretStr | None:

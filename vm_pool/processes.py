@@ -24,6 +24,7 @@ _SECRETS = frozenset(
         "ROLLOUT_REDIS_URL",
         "CELERY_BROKER_URL",
         "ROLLOUT_GATE_KEY",
+        "ROLLOUT_INDEX_URL",
         "ROLLOUT_ROLE_KEYS",
         "ROLLOUT_SERVICE_TOKENS",
     }

@@ -15,7 +15,7 @@ from rollout_tasks.training.exports.formats import Kind
 
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 
-_REASONS = {
+REASONS = {
     "infrastructure_loss": "lost to infrastructure failures",
     "cancelled": "cancelled",
     "missing": "without a result",
@@ -65,7 +65,7 @@ def export(
     Rollouts lost to infrastructure failures are left out.
     """
     folder = find_run(run, output_dir)
-    report = _report(folder, metric)
+    report = report_of(folder, metric)
     from rollout_tasks.training.exports.run_export import export_run  # here, because a refusal needs none of it
 
     target = to or folder.path / "training"
@@ -79,12 +79,12 @@ def export(
     counted = (f"{count:,} {name.replace('_', ' ')}" for name, count in written.items() if isinstance(count, int))
     sys.stdout.write(f"{', '.join(counted)}: {target}\n")
     for reason, count in written["left_out"].items():
-        program.tell(f"left out: {count:,} rollout{'s' if count > 1 else ''} {_REASONS.get(reason, reason)}")
+        program.tell(f"left out: {count:,} rollout{'s' if count > 1 else ''} {REASONS.get(reason, reason)}")
     if written["problem"]:
         program.tell(f"the first problem was: {written['problem']}")
 
 
-def _report(folder: RunFolder, metric: str | None) -> Path:
+def report_of(folder: RunFolder, metric: str | None) -> Path:
     """Returns the JSON report that has the rewards."""
     from rollout_tasks.cli.run_progress import metric_of, score_again  # here, because it imports Celery
 

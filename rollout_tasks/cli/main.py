@@ -40,6 +40,7 @@ SUBCOMMANDS = {
     "rescore": Subcommand("Score a finished run with another metric.", "cli.rescore"),
     "serve": Subcommand("Roll out items for a trainer until you stop it.", "cli.serve"),
     "export": Subcommand("Write a scored run's traces for a trainer.", "cli.export"),
+    "index": Subcommand("Keep an index of rollouts for trainers.", "cli.index"),
     "pool": Subcommand("Show a pool of VMs and operate it.", "cli.pool"),
     "model": Subcommand("Put servers of a model into a pool, and see how they do.", "cli.model"),
     "gateway": Subcommand("Serve a model to agents elsewhere, and record their calls.", "cli.gateway"),

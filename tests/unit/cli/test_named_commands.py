@@ -114,6 +114,7 @@ COMMAND_OF: dict[str, str] = {
     "rollout_tasks/cli/openenv.py": "rollouts openenv",
     "rollout_tasks/cli/image.py": IMAGE,
     "rollout_tasks/cli/image_check.py": IMAGE,
+    "rollout_tasks/cli/index.py": "rollouts index groups",
     "rollout_tasks/cli/model.py": SERVE,
     "rollout_tasks/cli/pool.py": "rollouts pool connect VM",
     "rollout_tasks/cli/run_actions.py": "scripts/submit.py",

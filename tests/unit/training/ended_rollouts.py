@@ -27,10 +27,12 @@ def seen(number: int) -> dict[str, Any]:
     return {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}
 
 
-def reply(prompt: list[int], output: list[int]) -> Reply:
+def reply(prompt: list[int], output: list[int], version: str = "7") -> Reply:
     tokens = {"prompt_token_ids": prompt, "token_ids": output, "logprobs": [-0.25] * len(output)} if prompt else {}
     message = {"role": "assistant", "content": "x"}
-    return Reply(message, "x", (), "stop", Usage(), served_by="policy", served=Served("r", "7", "7"), token_data=tokens)
+    return Reply(
+        message, "x", (), "stop", Usage(), served_by="policy", served=Served("r", version, version), token_data=tokens
+    )
 
 
 def end(
@@ -40,17 +42,20 @@ def end(
     failure: FailureClass | None = None,
     *,
     told: bool = True,
+    version: str = "7",
+    finished: float = 0.0,
 ) -> None:
     number = folder.begin_attempt(rollout_id, 1)
     writer = TrajectoryWriter(folder.attempt(rollout_id, number))
     writer.start({})
     for turn, (picture, prompt, output, dropped) in enumerate([(0, [1, 2], [3], 0), (1, [1, 9, 3, 5], [6, 7], 1)], 1):
         writer.message(seen(picture))
-        said = reply(prompt if told else [], output)
+        said = reply(prompt if told else [], output, version)
         writer.message(said.message, turn=turn, reply=said, left_out=LeftOut(dropped))
     writer.finish()
     status = "failed" if failure else "completed"
-    verdict = Verdict(rollout_id, number, status, score=None if failure else score, failure_class=failure)
+    score_of = None if failure else score
+    verdict = Verdict(rollout_id, number, status, score=score_of, failure_class=failure, finished=finished)
     folder.write_attempt(verdict)
     folder.settle(verdict, written=True)
 
