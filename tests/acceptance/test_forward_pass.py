@@ -51,10 +51,10 @@ LARGEST_DIFFERENCE = 0.001
 """Of two log-probabilities of one token, both in float32."""
 FEWEST_EPISODES, STEPS = 20, range(6, 16)
 AGENTS: dict[str, dict[str, Any]] = {
-    "uitars-1.5": {"limits": {"max_turns": 12}},
-    "qwen2.5-vl": {"limits": {"max_turns": 10}},
-    "opencua": {"limits": {"max_turns": 8}},
-    "tool_calling": {"limits": {"max_turns": 9}, "model": {"max_images": 3}},
+    "uitars-1.5": {"limits": {"max_turns": 13}},
+    "qwen2.5-vl": {"limits": {"max_turns": 12}},
+    "opencua": {"limits": {"max_turns": 10}},
+    "tool_calling": {"limits": {"max_turns": 11}, "model": {"max_images": 3}},
 }
 DESKTOPS = 2
 TASKS, ROLLOUTS = 2, 3
