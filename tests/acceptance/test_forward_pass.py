@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from PIL import Image, ImageChops, ImageStat
 
@@ -24,13 +25,16 @@ from rollout_tasks.agents.profiles.built_in import BUILT_IN
 from rollout_tasks.agents.profiles.packaged_text import read_text
 from rollout_tasks.environments.osworld.action_spaces import computer_13
 from rollout_tasks.environments.osworld.action_spaces.base import View
+from rollout_tasks.models.pool.replicas import Replica
 from rollout_tasks.models.served import VersionSpan
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.verdict import rollout_id_of
+from rollout_tasks.trajectories.reader import read_trajectory
 from rollout_tasks.trajectories.sampled_calls import read_sampled
 from rollout_tasks.trajectories.traces import Output, Trace, TraceError, check_traces
 from tests.acceptance.commands import rollouts
 from tests.acceptance.policies.served_policy import (
+    MODEL,
     SCRIPTS,
     Export,
     lines_of,
@@ -380,3 +384,42 @@ def test_the_check_of_traces_finds(name: str, played: Played) -> None:
         check_traces(list(good.values()), calls)
         with pytest.raises(TraceError):
             check_traces(list({**good, number: trace_of(row)}.values()), calls)
+
+
+ASKED_AGAIN = 40
+
+
+def test_how_much_less_exact_bfloat16_is(played: Played, redis_url: str, tmp_path: Path) -> None:
+    """Only told: the prompts of some calls are sampled again by a server that computes in bfloat16."""
+    with served(played.vllm, tmp_path / "serving", redis_url, played.checkpoint, "bfloat16") as replica:
+        rows = [
+            sampled_again(played, replica, row) for row in played.export.rows[:: len(played.export.rows) // ASKED_AGAIN]
+        ]
+    again = replace(played.export, rows=rows)
+    for dtype in ("bfloat16", "float32"):
+        said = again.said_by_model(played.vllm, played.checkpoint, tmp_path / dtype, dtype)
+        differences = [one for row, found in zip(rows, said, strict=True) for one in differences_of(row, found)]
+        print(f"sampled in bfloat16, forward pass in {dtype}: {figures(differences)}")
+
+
+def sampled_again(played: Played, replica: Replica, row: Row) -> Row:
+    """Returns a trace of the prompt of a row's first call, sampled anew."""
+    trajectory = read_trajectory(attempt_of(played, row))
+    reply = trajectory.replies[row["outputs"][0]["call"] - 1]
+    asked: dict[str, Any] = {"model": MODEL, "messages": trajectory.prompt(reply), "max_tokens": 100, "logprobs": True}
+    asked["return_token_ids"] = True
+    said = httpx.post(f"{replica.base_url}/chat/completions", json=asked, timeout=300).raise_for_status().json()
+    prompt, output = said["prompt_token_ids"], said["choices"][0]["token_ids"]
+    logprobs = [one["logprob"] for one in said["choices"][0]["logprobs"]["content"]]
+    return {
+        "ids": prompt + output,
+        "sampled": [False] * len(prompt) + [True] * len(output),
+        "logprobs": [0.0] * len(prompt) + logprobs,
+        "pictures": row["pictures"][: prompt_pictures(played, prompt)],
+    }
+
+
+def prompt_pictures(played: Played, prompt: list[int]) -> int:
+    """Returns how many pictures a prompt has: each stands between two tokens of its own."""
+    begins = int(json.loads((played.checkpoint / "config.json").read_text())["vision_start_token_id"])
+    return prompt.count(begins)
