@@ -57,11 +57,11 @@ FEWEST_EPISODES, STEPS = 20, range(6, 16)
 AGENTS: dict[str, dict[str, Any]] = {
     "uitars-1.5": {"limits": {"max_turns": 13}},
     "qwen2.5-vl": {"limits": {"max_turns": 12}},
-    "opencua": {"limits": {"max_turns": 10}},
+    "opencua": {"limits": {"max_turns": 10}, "model": {"temperature": 0.7}},
     "tool_calling": {"limits": {"max_turns": 11}, "model": {"max_images": 3}},
 }
 DESKTOPS = 2
-TASKS, ROLLOUTS = 2, 3
+TASKS, ROLLOUTS = 2, 4
 TEXT_REPLY = (
     "<think>WORD WORD WORD</think>\nThought: WORD WORD.\n"
     '<tool_call>{"name": "computer_use", "arguments": {"action": "left_click", "coordinate": [NNN, NNN]}}</tool_call>\n'
@@ -69,9 +69,7 @@ TEXT_REPLY = (
     "Action: click(start_box='(NNN,NNN)')"
 )
 """Which each of the three text protocols can read."""
-TOOL_REPLY = (
-    '<think>WORD WORD</think><tool_call>{"name": "desktop_mouse_click", "arguments": {"x": NNN, "y": NNN}}</tool_call>'
-)
+TOOL_REPLY = '<tool_call>{"name": "desktop_mouse_click", "arguments": {"x": NNN, "y": NNN}}</tool_call>'
 
 
 def lessons() -> dict[str, Any]:
