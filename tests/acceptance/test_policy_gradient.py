@@ -35,7 +35,7 @@ from tests.acceptance.policies.served_policy import (
 from tests.cpu_vllm import MINUTES, environment, run_script
 from tests.desktops import needs_local_desktops
 
-pytestmark = [pytest.mark.slow, needs_local_desktops, pytest.mark.timeout(60 * MINUTES)]
+pytestmark = [pytest.mark.slow, needs_local_desktops, pytest.mark.timeout(2 * 60 * MINUTES)]
 
 DESKTOPS = 2
 TASKS, ROLLOUTS = 2, 8
