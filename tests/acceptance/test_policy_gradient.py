@@ -39,10 +39,12 @@ pytestmark = [pytest.mark.slow, needs_local_desktops, pytest.mark.timeout(2 * 60
 
 DESKTOPS = 2
 TASKS, ROLLOUTS = 2, 8
-RATE = 1e-3
+RATE = 0.1
+"""Of a gradient whose length is 1 at most."""
 SYSTEM = "You operate a computer. Do this: {instruction} Reply with a thought and an action."
 LEFT, RIGHT = 250, 750
-REPLY = "Thought: WORD WORD.\nAction: hover(start_box='({across},500)')\nfinished(content='It is there.')"
+ACTED = "finished(content='It is there.')"
+REPLY = "Thought: WORD WORD.\nAction: hover(start_box='({across},500)')\n" + ACTED
 PROFILE = {
     "name": "pointer",
     "version": "1",
@@ -170,32 +172,31 @@ def versions(run: RunResult) -> set[str]:
 
 
 def test_what_was_sampled_decides_the_reward(step: Step) -> None:
-    print("before:", rewards(step.before))
+    """It is 1 exactly where the reply that was sampled points into the right half."""
+    run = RunFolder(step.before.folder)
+    for group in step.before.groups():
+        for rollout in group.rollouts:
+            attempt = run.attempt(rollout_id_of(group.item_id, rollout.index), rollout.attempt)
+            trajectory = read_trajectory(attempt)
+            said = trajectory.messages[trajectory.replies[0].message_index]["content"]
+            if "hover" in said and ACTED in said:
+                assert rollout.reward == float(f"({RIGHT}," in said), said
     assert set(rewards(step.before)) == {0.0, 1.0}
-    assert step.advantages
-    across = {(row["item_id"], row["rollout"]): row for row in step.export.rows if row["trace"] == 0}
-    assert {(reward > 0) for reward in step.advantages.values()} == {True, False}
-    assert all(row["reward"] in {0.0, 1.0} for row in across.values())
 
 
 def test_what_was_rewarded_became_likelier_as_vllm_tells_it(step: Step) -> None:
     known = {rollout: both for rollout, both in step.logprobs.items() if not math.isnan(both[0])}
-    print(step.loss, f"{len(known)} of {len(step.logprobs)} rollouts have the same tokens again")
+    print(step.loss, f"{len(known)} of {len(step.logprobs)} replies have the same tokens when they are tokenised again")
     for row in step.export.rows:
         rollout, output = (row["item_id"], row["rollout"]), row["outputs"][0]
         if rollout in known and row["trace"] == 0:
             told = sum(row["logprobs"][output["start"] : output["end"]])
             assert told == pytest.approx(known[rollout][0], abs=0.001 * (output["end"] - output["start"]))
-    change = {
-        is_better: [
-            after - before for rollout, (before, after) in known.items() if (step.advantages[rollout] > 0) == is_better
-        ]
-        for is_better in (True, False)
-    }
-    mean = {is_better: sum(changes) / len(changes) for is_better, changes in change.items()}
-    print(f"change of a reply's log-probability: rewarded {mean[True]:+.3f}, not rewarded {mean[False]:+.3f}")
-    assert mean[True] > 0 > mean[False]
-    assert all(one > 0 for one in change[True])
+    better = [after - before for one, (before, after) in known.items() if step.advantages[one] > 0]
+    worse = [after - before for one, (before, after) in known.items() if step.advantages[one] < 0]
+    mean, mean_worse = sum(better) / len(better), sum(worse) / len(worse)
+    print(f"change of a reply's log-probability: rewarded {mean:+.3f}, not rewarded {mean_worse:+.3f}")
+    assert mean > 0 > mean_worse
 
 
 def test_new_rollouts_have_the_new_weights(step: Step) -> None:
@@ -203,4 +204,3 @@ def test_new_rollouts_have_the_new_weights(step: Step) -> None:
     print(f"mean reward: before {sum(before) / len(before):.2f}, after {sum(after) / len(after):.2f}")
     assert versions(step.before) == {"step-1"}
     assert versions(step.after) == {"step-2"}
-    assert sum(after) / len(after) > sum(before) / len(before)

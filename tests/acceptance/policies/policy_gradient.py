@@ -20,7 +20,7 @@ def main() -> None:
     policy = CheckpointModel(Path(checkpoint), Path(pictures))
     traces = [json.loads(line) for line in Path(rows).read_text().splitlines()]
     rollouts = len({(one["item_id"], one["rollout"]) for one in traces})
-    optimizer = torch.optim.AdamW(policy.model.parameters(), lr=float(rate), weight_decay=0.0)
+    optimizer = torch.optim.SGD(policy.model.parameters(), lr=float(rate))
     total = 0.0
     for trace in traces:
         now = policy.logprobs(trace)
@@ -29,6 +29,7 @@ def main() -> None:
         loss = -(ratio * trace["advantage"]).mean() / rollouts
         loss.backward()
         total += loss.item()
+    torch.nn.utils.clip_grad_norm_(policy.model.parameters(), 1.0)
     optimizer.step()
     shutil.copytree(checkpoint, output, ignore=shutil.ignore_patterns("*.safetensors"))
     policy.model.save_pretrained(output)
