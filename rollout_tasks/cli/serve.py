@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,6 +29,8 @@ from rollout_tasks.key_values import key_values
 
 if TYPE_CHECKING:
     from rollout_tasks.runs.store import RunStore
+    from rollout_tasks.training.index.index import Index
+    from rollout_tasks.training.service_loop.group_run import GroupRun
     from rollout_tasks.training.service_loop.item_sources import ItemSource
     from rollout_tasks.training.service_loop.loop import ServiceLoop
 
@@ -66,6 +69,9 @@ def serve(
         Path | None,
         typer.Option(metavar="DIR", help="Give the newest checkpoint in here to the servers of --model-pool."),
     ] = None,
+    index: Annotated[
+        bool, typer.Option("--index", help="Add each group's run to the index of rollouts, where trainers claim them.")
+    ] = False,
     until_idle: Annotated[bool, typer.Option("--until-idle", help="End when there is nothing more to do.")] = False,
     state: Annotated[bool, typer.Option("--state", help="Show what the loop of this name is doing, and stop.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of sentences.")] = False,
@@ -105,6 +111,8 @@ def serve(
         most_turns=resolved.limits.max_turns,
         options=key_values("--policy-option", policy_option or []),
     )
+    if index:
+        _index()  # so that a wrong address is a refusal, and not a loop that is blocked
     store = RunStore(checked_client())
     source = _source(resolved, stream, epochs, store)
     with _alone_in(folder, name):
@@ -119,6 +127,19 @@ def serve(
             else Checkpoints(checkpoints, str(resolved.model.pool), store.client),
         )
         return _run(loop, folder, as_json=as_json)
+
+
+@cache
+def _index() -> Index:
+    from rollout_tasks.training.index.index import Index  # here, because it needs a package that others do not
+
+    return Index()
+
+
+def _added_to_index(group: GroupRun) -> None:
+    """Adds the run of a group that has ended; harmless when repeated."""
+    if group.folder.has_report():
+        _index().add(group.folder.path)
 
 
 def _source(config: RunConfig, stream: str | None, epochs: int | None, store: RunStore) -> ItemSource:

@@ -24,7 +24,7 @@ from rollout_tasks.training.sampling_policy import SamplingPolicy
 from rollout_tasks.training.service_loop.checkpoints import Checkpoints
 from rollout_tasks.training.service_loop.group_run import GroupRun, submit_group
 from rollout_tasks.training.service_loop.item_sources import ItemSource, OfferedItem, RefusedItem
-from rollout_tasks.training.service_loop.journal import Begun, Ended, Journal
+from rollout_tasks.training.service_loop.journal import Begun, Journal
 from rollout_tasks.training.service_loop.state_file import Doing, ServiceState
 from vm_pool.errors import PoolError
 
@@ -68,7 +68,7 @@ class ServiceLoop:
         store: RunStore,
         *,
         checkpoints: Checkpoints | None = None,
-        on_end: Callable[[GroupRun, Ended], None] = lambda _group, _ended: None,
+        on_end: Callable[[GroupRun], None] | None = None,
     ) -> None:
         """Looks at nothing yet.
 
@@ -176,7 +176,8 @@ class ServiceLoop:
         ended = group.end()
         if not cancelled and group.try_again(ended, _TRY_AGAIN):
             return
-        self._on_end(group, ended)
+        if self._on_end is not None:
+            self._on_end(group)
         self._journal.end(ended)
         self._source.end(group.begun.key)
         del self._groups[group.begun.number], self._progress[group.begun.number]

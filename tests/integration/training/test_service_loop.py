@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from rollout_tasks import Index
 from tests.chaos.test_service_loop import check_groups, items, journal, start_loop, state, wait_for
 from tests.cluster import Cluster
 
@@ -48,6 +49,18 @@ def test_each_item_is_a_group_in_each_epoch(running: Cluster) -> None:
     assert check_groups(running) == dict.fromkeys([f"{epoch}:item-{item}" for epoch in (0, 1) for item in range(4)], 1)
     now = state(running)
     assert (now["doing"], now["groups_ended"], now["rollouts_counted"]) == ("stopped", 8, 24)
+
+
+def test_each_group_is_in_the_index_for_trainers(running: Cluster) -> None:
+    index = Index(f"sqlite:///{running.folder}/index.sqlite")
+    running.environments["loop"] = {"ROLLOUT_INDEX_URL": f"sqlite:///{running.folder}/index.sqlite"}
+    start_loop(running, "--epochs", "1", "--until-idle", "--index")
+
+    assert ended(running) == 0
+
+    again = [index.add(running.results / line["run_id"]) for line in journal(running) if line["kind"] == "begun"]
+    assert len(again) == 4
+    assert [(one.new, one.changed) for one in again] == [(0, 0)] * 4
 
 
 def test_sigterm_lets_what_is_out_end_and_the_loop_goes_on_where_it_was(running: Cluster) -> None:
