@@ -21,7 +21,7 @@ import yaml
 from desktop_image.cache import guest_cache_folder
 from desktop_image.locks import hold_file
 from tests.conftest import REPOSITORY, ValkeyServer, free_port
-from tests.cpu_vllm import MINUTES, OPTIONS, VARIABLES
+from tests.cpu_vllm import MINUTES, OPTIONS, VARIABLES, vllm_environment
 from tests.torchvision_operators import OPERATORS_OF_TORCHVISION
 
 VERSION, TORCH, TORCHVISION = "0.9.1", "2.13.0", "0.28.0"
