@@ -115,7 +115,7 @@ def serve(
         _index()  # so that a wrong address is a refusal, and not a loop that is blocked
     store = RunStore(checked_client())
     source = _source(resolved, stream, epochs, store)
-    given = checkpoints and Checkpoints(checkpoints, str(resolved.model.pool), store.client)
+    given = None if checkpoints is None else Checkpoints(checkpoints, str(resolved.model.pool), store.client)
     with _alone_in(folder, name):
         loop = ServiceLoop(
             ServiceOptions(name, resolved, in_flight, ends_when_idle=until_idle),
