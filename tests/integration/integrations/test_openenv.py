@@ -229,7 +229,7 @@ def test_items_are_listed_as_tasks(server: OpenEnvServer) -> None:
 def test_waiting_for_a_vm_is_bounded_and_told(attached: OpenEnvServer, pool: VMPool) -> None:
     with holding(attached):
         waiter = attached.start(PLAY, "{}", "[]")
-        assert "place 1 in the queue of 1; the pool has 1 VM" in waiter.communicate(timeout=CLIENT_SECONDS)[1]
+        assert "place 1 in the queue of 1; the pool has 1 leased" in waiter.communicate(timeout=CLIENT_SECONDS)[1]
     wait_until(lambda: is_free(pool), seconds=TTL + 5)
 
 
