@@ -16,12 +16,12 @@ import typer
 from rollout_tasks.cli import listening, program
 from rollout_tasks.config import parse_config
 from rollout_tasks.errors import UserError
+from rollout_tasks.http_services.sessions import IDLE_SECONDS, RemoteSessions
+from rollout_tasks.http_services.tokens import ServiceTokens
 from rollout_tasks.model_config import DEFAULT_MODEL
 from rollout_tasks.models.gateway.endpoint_engine import EndpointEngine
 from rollout_tasks.models.gateway.gateway import Gateway
 from rollout_tasks.runs.model_check import check_model
-from rollout_tasks.services.sessions import IDLE_SECONDS, RemoteSessions
-from rollout_tasks.services.tokens import ServiceTokens
 from rollout_tasks.settings import checked_key, settings
 
 logger = logging.getLogger(__name__)

@@ -19,8 +19,8 @@ from rollout_tasks.cli.runs import ConfigFile, ProviderOption, resolved_options
 from rollout_tasks.cli.submission_progress import submitting
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import ServiceEnded, UserError
+from rollout_tasks.http_services.tokens import ServiceTokens
 from rollout_tasks.runs import preflight
-from rollout_tasks.services.tokens import ServiceTokens
 from rollout_tasks.settings import settings
 
 if TYPE_CHECKING:

@@ -22,13 +22,13 @@ from pydantic import Field
 from starlette.types import ASGIApp
 
 from rollout_tasks.environments import base
+from rollout_tasks.http_services.client_presence import ClientPresence, client_gone
+from rollout_tasks.http_services.token_guard import TokenGuard
+from rollout_tasks.http_services.tokens import ServiceTokens
 from rollout_tasks.service.desktop_sessions import DesktopSessions
 from rollout_tasks.service.episode_tools import EpisodeTools
 from rollout_tasks.service.played_session import PlayedSession
 from rollout_tasks.service.session_results import SessionEnded, SessionRefused, Step
-from rollout_tasks.services.client_presence import ClientPresence, client_gone
-from rollout_tasks.services.token_guard import TokenGuard
-from rollout_tasks.services.tokens import ServiceTokens
 
 SPLIT = "test"
 """The only split of the items, for clients that ask for splits."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from rollout_tasks.services.tokens import ServiceTokens
+from rollout_tasks.http_services.tokens import ServiceTokens
 
 _NOT_ALLOWED = 1008
 """The code of a WebSocket that is closed because of a policy; before it is accepted, servers answer 403."""

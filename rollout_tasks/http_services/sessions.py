@@ -25,12 +25,12 @@ from typing import Any
 
 from benchmark.whole_file import write_whole
 from rollout_tasks.errors import UserError
+from rollout_tasks.http_services.tokens import ServiceTokens
 from rollout_tasks.models.gateway.engine import Engine
 from rollout_tasks.models.gateway.gateway import Gateway, SessionHandle
 from rollout_tasks.models.gateway.refused import Refused
 from rollout_tasks.models.gateway.session_summary import SessionLimits
 from rollout_tasks.models.served_call import ServedCall
-from rollout_tasks.services.tokens import ServiceTokens
 from rollout_tasks.trajectories.calls import CallWriter
 
 logger = logging.getLogger(__name__)

@@ -19,12 +19,12 @@ import httpx
 import openai
 import pytest
 
+from rollout_tasks.http_services import sessions
+from rollout_tasks.http_services.tokens import ServiceTokens
 from rollout_tasks.models.base import Usage
 from rollout_tasks.models.gateway.engine import EngineCall, EngineReply, FunctionEngine, read_completion
 from rollout_tasks.models.gateway.gateway import Gateway
 from rollout_tasks.models.served import Served
-from rollout_tasks.services import sessions
-from rollout_tasks.services.tokens import ServiceTokens
 from rollout_tasks.trajectories.call_reader import read_calls
 from tests.conftest import REPOSITORY, free_port
 from tests.unit.agents.chat_endpoint import ChatEndpoint, said

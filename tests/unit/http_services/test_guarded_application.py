@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from rollout_tasks.services.client_presence import ClientPresence, client_gone
-from rollout_tasks.services.token_guard import TokenGuard
-from rollout_tasks.services.tokens import ServiceTokens
+from rollout_tasks.http_services.client_presence import ClientPresence, client_gone
+from rollout_tasks.http_services.token_guard import TokenGuard
+from rollout_tasks.http_services.tokens import ServiceTokens
 
 TOKEN = "0123456789abcdef"
 Headers = list[tuple[bytes, bytes]]
