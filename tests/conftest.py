@@ -33,6 +33,8 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any machine")
 
 LONG_FILES = (
+    "acceptance/test_forward_pass.py",
+    "acceptance/test_policy_gradient.py",
     "acceptance/test_quickstart.py",
     "acceptance/test_osworld_standins.py",
     "acceptance/test_docs.py",
