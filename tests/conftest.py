@@ -34,6 +34,8 @@ settings.load_profile("any machine")
 
 LONG_FILES = (
     "acceptance/test_export_readers.py",
+    "acceptance/test_forward_pass.py",
+    "acceptance/test_policy_gradient.py",
     "acceptance/test_quickstart.py",
     "acceptance/test_osworld_standins.py",
     "acceptance/test_docs.py",
