@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
@@ -26,6 +27,7 @@ from rollout_tasks.config import RunConfig
 from rollout_tasks.config_fields import check_name
 from rollout_tasks.errors import UserError
 from rollout_tasks.key_values import key_values
+from rollout_tasks.unicode_text import one_line
 
 if TYPE_CHECKING:
     from rollout_tasks.runs.store import RunStore
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from rollout_tasks.training.service_loop.group_run import GroupRun
     from rollout_tasks.training.service_loop.item_sources import ItemSource
     from rollout_tasks.training.service_loop.loop import ServiceLoop
+    from rollout_tasks.training.service_loop.state_file import ServiceState, StateFile
 
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 
@@ -94,6 +97,8 @@ def serve(
         return _show_state(folder, as_json=as_json)
     if resolved.run_id is not None:
         raise UserError("--run-id: the loop names its runs itself: give it a --name")
+    if not resolved.evaluate_results:
+        raise UserError("--no-evaluate-results: the rewards of a loop's groups are their scores")
     if (stream is None) == (resolved.data.path is None):
         raise UserError("--data-path or --stream: name one of them, where the items come from")
     if checkpoints is not None and resolved.model.pool is None:
@@ -114,7 +119,7 @@ def serve(
     if index:
         _index()  # so that a wrong address is a refusal, and not a loop that is blocked
     store = RunStore(checked_client())
-    source = _source(resolved, stream, epochs, store)
+    source = _source(resolved, name, stream, epochs, store)
     given = None if checkpoints is None else Checkpoints(checkpoints, str(resolved.model.pool), store.client)
     with _alone_in(folder, name):
         loop = ServiceLoop(
@@ -142,7 +147,7 @@ def _added_to_index(group: GroupRun) -> None:
         _index().add(group.folder.path)
 
 
-def _source(config: RunConfig, stream: str | None, epochs: int | None, store: RunStore) -> ItemSource:
+def _source(config: RunConfig, name: str, stream: str | None, epochs: int | None, store: RunStore) -> ItemSource:
     from rollout_tasks.runs.checked_items import checked_items
     from rollout_tasks.runs.submission import load_benchmark
     from rollout_tasks.training.service_loop.item_sources import FileSource, StreamSource
@@ -166,10 +171,11 @@ def _source(config: RunConfig, stream: str | None, epochs: int | None, store: Ru
         try:
             found = checked_items(config, LoadedItems("stream", stream, (item,)), here=False).benchmark
         except UserError as error:
+            store.client.ping()  # if Redis is away, the error says nothing about the item
             return str(error)
         return "; ".join(found.skipped) or ("" if found.items else "its score cannot be relied on")
 
-    return StreamSource(store.client, stream, problem_of)
+    return StreamSource(store.client, stream, name, problem_of)
 
 
 def _run(loop: ServiceLoop, folder: Path, *, as_json: bool) -> int:
@@ -188,15 +194,24 @@ def _run(loop: ServiceLoop, folder: Path, *, as_json: bool) -> int:
     file = StateFile(folder)
     while not loop.is_over and not leave.is_set():
         now = loop.step()
-        if file.show(now):
+        if _shown(file, now):
             _tell(asdict(now), str(now), as_json=as_json)
         if not loop.is_over:
             leave.wait(_STEP_SECONDS)
     left = "everything that was begun has ended" if loop.is_over else "the workers go on with what is out"
     last = replace(now, doing="stopped", because=left)
-    file.show(last)
+    _shown(file, last)
     _tell(asdict(last), str(last), as_json=as_json)
     return program.DONE if loop.is_over else program.INCOMPLETE
+
+
+def _shown(file: StateFile, state: ServiceState) -> bool:
+    """Writes the state; a disk that is full does not end the loop. Returns whether it is worth a line."""
+    try:
+        return file.show(state)
+    except OSError as error:
+        program.tell(f"note: the state cannot be written: {error}")
+        return True
 
 
 @contextmanager
@@ -230,8 +245,5 @@ def _show_state(folder: Path, *, as_json: bool) -> int:
 
 
 def _tell(values: Mapping[str, Any], sentence: str, *, as_json: bool) -> None:
-    if as_json:
-        program.print_json(dict(values))
-    else:
-        sys.stdout.write(f"{sentence}\n")
+    sys.stdout.write(f"{json.dumps(dict(values)) if as_json else one_line(sentence)}\n")
     sys.stdout.flush()

@@ -274,5 +274,10 @@ class DesktopSessions:
                 silent = [
                     one for one in self._sessions.values() if now - one.used > self._silent_seconds and not one.calls
                 ]
+                stuck = [
+                    one for one in self._sessions.values() if one.stopped_at and now - one.stopped_at > _END_SECONDS
+                ]
             for session in silent:
                 session.stop(f"its client was silent for {self._silent_seconds:g} s")
+            for session in stuck:
+                session.kill()

@@ -60,6 +60,8 @@ class PlayedSession:
         self._process = process
         self._when_ended = when_ended
         self._stopped = ""
+        self.stopped_at: float | None = None
+        """When it was asked to end, on the monotonic clock; None if it was not."""
         self._changed = threading.Condition()
         self._acting = threading.Lock()
         self._sending = threading.Lock()
@@ -138,9 +140,9 @@ class PlayedSession:
     def stop(self, why: str) -> None:
         """Ends it, whatever it does, without waiting for that. Its VM goes back to the pool."""
         with self._changed:
-            self._stopped = self._stopped or why
-            if self.end is not None:
+            if self.end is not None or self._stopped:
                 return
+            self._stopped, self.stopped_at = why, time.monotonic()
         self._send({"call": "stop", "why": why})
 
     def wait_until_ended(self, seconds: float) -> bool:

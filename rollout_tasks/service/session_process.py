@@ -20,7 +20,7 @@ from typing import Any
 
 from rollout_tasks import registry
 from rollout_tasks.agents.tool_calls import ToolCallReader, UnusableCallError
-from rollout_tasks.cells.channel import ChannelEnded, MessageChannel
+from rollout_tasks.cells.channel import BadMessage, ChannelEnded, MessageChannel
 from rollout_tasks.environments.base import Environment, EnvironmentContext, Tool, ToolCall, ToolResult, VMAccess
 from rollout_tasks.errors import EpisodeInterrupted, FailureClass, RolloutFailure, boundary
 from rollout_tasks.execution.checked_environment import CheckedEnvironment, prepared
@@ -108,6 +108,8 @@ class SessionProcess:
                     self._commands.put(command)
         except ChannelEnded:
             self.interruption.request(FailureClass.CANCELLED, "the program that served the session is gone")
+        except BadMessage as error:  # nothing after it can be read
+            self.interruption.request(FailureClass.CANCELLED, f"what was asked of the session cannot be read: {error}")
 
     def _write(self) -> None:
         while (message := self._outbox.get()) is not None:

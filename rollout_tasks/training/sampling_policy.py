@@ -165,5 +165,6 @@ def _check_whole(policy: object, *names: str) -> None:
         value = getattr(policy, name)
         if value is None and name == "level_after":
             continue
-        if type(value) is not int or value < 1:
-            raise ValueError(f"{name} must be a whole number from 1, got {shown(value)}")
+        least = 2 if name == "level_after" else 1
+        if type(value) is not int or value < least:
+            raise ValueError(f"{name} must be a whole number from {least}, got {shown(value)}")

@@ -129,25 +129,29 @@ def reported(report: Path) -> list[tuple[str, Sequence[Mapping[str, Any]]]]:
                 and row["item_id"] not in found
                 and len({one["index"] for one in rollouts}) == len(rollouts)
             )
-            if not new or not all(map(_is_true, rollouts)):
+            if not new or not all(map(_is_valid_row, rollouts)):
                 raise TypeError
             found[row["item_id"]] = rollouts
-        except (LookupError, TypeError):
+        except (ArithmeticError, LookupError, TypeError):
             raise ValueError("a row is not one of a report") from None
 
     scan_report(report, take)
     return list(found.items())
 
 
-def _is_true(row: Mapping[str, Any]) -> bool:
-    """Returns whether a rollout's row has what it should have."""
+def _is_valid_row(row: Mapping[str, Any]) -> bool:
+    """Returns whether a rollout's row has what it should have; a whole number that no float can be raises an OverflowError."""
     score = row["score"]
-    return type(row["index"]) is int and (score is None or (type(score) in {int, float} and math.isfinite(score)))
+    has_texts = type(row["standing"]) is str and isinstance(row["failure_class"], str | None)
+    is_score = score is None or (type(score) in {int, float} and math.isfinite(score))
+    return has_texts and type(row["index"]) is int and is_score
 
 
 def _found(folder: RunFolder, item_id: str, row: Mapping[str, Any]) -> ScoredRollout:
     index = int(row["index"])
     rollout_id = rollout_id_of(item_id, index)
     attempt = (folder.verdict(rollout_id) or folder.final_verdict(rollout_id)).attempt
+    if type(attempt) is not int or attempt < 0:  # it is a part of a path
+        raise ValueError(f"its attempt is {ascii(attempt)[:50]}")
     failure = str(row["failure_class"] or "")
     return ScoredRollout(item_id, index, attempt, float(row["score"]), failure, folder.attempt(rollout_id, attempt))

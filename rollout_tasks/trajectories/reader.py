@@ -126,7 +126,7 @@ def read_trajectory(directory: Path, *, images: bool = True) -> Trajectory:
             builder.add(json.loads(line))
         except TrajectoryError:
             raise
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
             reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
             raise TrajectoryError(f"{path}: line {number}: not a line of a trajectory: {reason}") from error
         except OSError as error:

@@ -74,7 +74,7 @@ def trainable_groups(connection: Connection, rule: Rule, most: int) -> list[Trai
     versions = allowed(connection, rule)
     item_ids = {row.id: row.item_id for row in connection.execute(_items_with_groups(versions, rule, most))}
     newest = _newest(connection, list(item_ids), rollouts.c.checkpoint.in_(versions), rule.size)
-    lost = [item for item in item_ids if not any(row.reward for row in newest[item])] if rule.pool else []
+    lost = [item for item in item_ids if not any(row.reward for row in newest.get(item, ()))] if rule.pool else []
     joined = _newest(connection, lost, rollouts.c.reward >= PERFECT, 1)
     every = [row for found in (newest, joined) for own in found.values() for row in own]
     names = _names_of(connection, every)
@@ -83,7 +83,7 @@ def trainable_groups(connection: Connection, rule: Rule, most: int) -> list[Trai
             item_id,
             item,
             (
-                *(_indexed(row, names, pooled=False) for row in newest[item]),
+                *(_indexed(row, names, pooled=False) for row in newest.get(item, ())),
                 *(_indexed(row, names, pooled=True) for row in joined.get(item, ())),
             ),
         )

@@ -37,12 +37,13 @@ class Checkpoints:
             UserError: The folder cannot be read.
         """
         try:
-            found = [
-                path for path in self._folder.iterdir() if path.name[0] != "." and (path / "config.json").is_file()
-            ]
-            return max(found, key=_age, default=None)
+            ages = {path: _age(path) for path in self._folder.iterdir() if path.name[0] != "."}
+        except FileNotFoundError:  # the trainer has not made it yet
+            return None
         except OSError as error:
             raise UserError(f"--checkpoints: {self._folder}: {error.strerror}") from error
+        complete = {path: age for path, age in ages.items() if age is not None}
+        return max(complete, key=lambda path: complete[path], default=None)
 
     def look(self) -> str:
         """Asks for the newest checkpoint's weights unless that was done, by whomever; returns a sentence if it was not.
@@ -78,5 +79,11 @@ class Checkpoints:
         return f"{text}, {failed} could not load it" if failed else text
 
 
-def _age(path: Path) -> tuple[list[int], float]:
-    return [int(number) for number in re.findall(r"[0-9]{1,18}", path.name)], path.stat().st_mtime
+def _age(path: Path) -> tuple[list[int], float] | None:
+    """Returns what orders a checkpoint among others; None if it is none, or is being removed."""
+    try:
+        written = path.stat().st_mtime
+        is_complete = (path / "config.json").is_file()
+    except OSError:
+        return None
+    return ([int(number) for number in re.findall(r"[0-9]{1,18}", path.name)], written) if is_complete else None

@@ -126,14 +126,15 @@ class GroupRun:
         return [one.score for one in row.rollouts if one.standing in VALID and one.score is not None]
 
     def stop(self, store: RunStore) -> None:
-        """Cancels the rollouts that have not ended.
+        """Cancels the rollouts that have not ended; may be repeated after an error.
 
         Raises:
+            kombu.exceptions.OperationalError: The broker does not answer.
             redis.RedisError: Redis does not answer.
         """
-        self.stopped_early = True
         if cancel_run(store, self.begun.run_id).left == 0:
             finalize_task(self.begun.run_id).apply_async()
+        self.stopped_early = True
 
     def end(self) -> Ended:
         """Returns how it ended.
@@ -154,5 +155,5 @@ class GroupRun:
                     continue
                 rewards.append(float(row["score"]))
                 verdict = self.folder.final_verdict(rollout_id_of(self.begun.item_id, int(row["index"])))
-                turns.append(verdict.turns)
+                turns.append(verdict.turns if type(verdict.turns) is int else 0)  # somebody may have changed it
         return Ended(self.begun.number, rewards, turns, dict(left_out), self.stopped_early)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -38,11 +39,12 @@ class RefusedItem:
 class ItemSource(Protocol):
     """Offers items one by one."""
 
-    def next(self, begun: Collection[str]) -> OfferedItem | RefusedItem | None:
+    def next(self, begun: Collection[str], under_way: Collection[str]) -> OfferedItem | RefusedItem | None:
         """Returns what to roll out next; None when there is nothing now.
 
         Args:
             begun: The keys of what was begun already.
+            under_way: The keys of that of it which has not ended.
 
         Raises:
             BenchmarkError: The data cannot be read.
@@ -61,24 +63,34 @@ class ItemSource(Protocol):
 class FileSource:
     """The items of a file or folder, again and again; what was added or removed meanwhile counts from the next look."""
 
-    def __init__(self, load: Callable[[], LoadedItems], *, epochs: int | None = None, seed: int | None = None) -> None:
+    def __init__(
+        self,
+        load: Callable[[], LoadedItems],
+        *,
+        epochs: int | None = None,
+        seed: int | None = None,
+        look_seconds: float = 30.0,
+    ) -> None:
         """Reads nothing yet.
 
         Args:
             load: Reads and checks the items.
             epochs: How often each item is rolled out; None for as long as the loop runs.
             seed: Each epoch has an order of its own that this decides; None for the order of the data.
+            look_seconds: How often it looks for new items where it has none left.
         """
         self._load = load
         self._epochs = epochs
         self._seed = seed
+        self._look_seconds = look_seconds
+        self._next_look = 0.0
         self._epoch = 0
         self._left: Iterator[OfferedItem] = iter(())
 
-    def next(self, begun: Collection[str]) -> OfferedItem | None:
+    def next(self, begun: Collection[str], under_way: Collection[str]) -> OfferedItem | None:  # noqa: ARG002
         """See `ItemSource.next`."""
         offered = next((one for one in self._left if one.key not in begun), None)
-        if offered is not None:
+        if offered is not None or time.monotonic() < self._next_look:
             return offered
         loaded = self._load()
         while loaded.items and (self._epochs is None or self._epoch < self._epochs):
@@ -88,6 +100,7 @@ class FileSource:
             if self._epoch + 1 == self._epochs:
                 break  # items may still be added to the last epoch
             self._epoch += 1
+        self._next_look = time.monotonic() + self._look_seconds
         return None
 
     def end(self, key: str) -> None:
@@ -112,23 +125,42 @@ class StreamSource:
     An entry stays pending until its group has ended, so that a loop that is started again gets it again.
     """
 
-    def __init__(self, client: redis.Redis, stream: str, check: Callable[[Item], str]) -> None:
+    def __init__(self, client: redis.Redis, stream: str, loop: str, check: Callable[[Item], str]) -> None:
         """Reads nothing yet.
 
         Args:
             client: A client that decodes replies.
             stream: The stream's key.
+            loop: The loop's name: it gets its own entries again, and those of no other.
             check: Returns why an item cannot be rolled out, as a sentence; empty if it can be.
         """
         self._client = client
         self._stream = stream
+        self._loop = loop
         self._check = check
+        self._entry: tuple[str, dict[str, Any]] | None = None
+        """One that was read and not offered yet."""
         self._joined = False
         self._read_pending_after = "0"
         """The last entry read of those that this loop got before it was started again; empty when all were read."""
 
-    def next(self, begun: Collection[str]) -> OfferedItem | RefusedItem | None:
+    def next(self, begun: Collection[str], under_way: Collection[str]) -> OfferedItem | RefusedItem | None:
         """See `ItemSource.next`."""
+        if self._entry is None:
+            try:
+                self._entry = self._next_entry(begun, under_way)
+            except redis.ResponseError as error:
+                if "NOGROUP" not in str(error):
+                    raise
+                self._joined, self._read_pending_after = False, "0"  # Redis has lost it
+                self._entry = self._next_entry(begun, under_way)
+        if self._entry is None:
+            return None
+        offered = self._offer(*self._entry)
+        self._entry = None
+        return offered
+
+    def _next_entry(self, begun: Collection[str], under_way: Collection[str]) -> tuple[str, dict[str, Any]] | None:
         if not self._joined:
             self._join()
         while self._read_pending_after:
@@ -138,9 +170,10 @@ class StreamSource:
                 break
             self._read_pending_after = entry[0]
             if entry[0] not in begun:
-                return self._offer(*entry)
-        entry = self._read(">")
-        return None if entry is None else self._offer(*entry)
+                return entry
+            if entry[0] not in under_way:
+                self.end(entry[0])  # what a killed loop did not come to
+        return self._read(">")
 
     def end(self, key: str) -> None:
         """See `ItemSource.end`."""
@@ -160,7 +193,7 @@ class StreamSource:
         self._joined = True
 
     def _read(self, after: str) -> tuple[str, dict[str, Any]] | None:
-        found: Any = self._client.xreadgroup(_STREAM_GROUP, "loop", {self._stream: after}, count=1)
+        found: Any = self._client.xreadgroup(_STREAM_GROUP, self._loop, {self._stream: after}, count=1)
         entries = found[0][1] if found else []
         return (entries[0][0], entries[0][1] or {}) if entries else None
 

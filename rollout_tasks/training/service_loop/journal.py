@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections import defaultdict, deque
@@ -93,8 +94,9 @@ class Journal:
         Raises:
             OSError: It cannot be written.
         """
-        self._append({"kind": "ended", **asdict(ended)})
-        self._take_ended(ended)
+        if ended.number in self.under_way:
+            self._append({"kind": "ended", **asdict(ended)})
+            self._take_ended(ended)
 
     def withdraw(self, number: int) -> None:
         """Writes down that a group was never submitted; its source may offer it again.
@@ -111,7 +113,11 @@ class Journal:
         self.last_number = max(self.last_number, begun.number)
 
     def _take_ended(self, ended: Ended) -> None:
-        begun = self.under_way.pop(ended.number)
+        begun = self.under_way.pop(ended.number, None)
+        if begun is None:
+            if not 0 < ended.number <= self.last_number:
+                raise ValueError(f"group {ended.number} was never begun")
+            return  # said before: what came after it failed
         self.ended += 1
         self.rewards += len(ended.rewards)
         self._past[begun.item_id].extend(map(PastRollout, ended.rewards, ended.turns))
@@ -122,10 +128,16 @@ class Journal:
             self.last_number -= 1
 
     def _append(self, line: Mapping[str, Any]) -> None:
-        with self._path.open("ab") as file:
-            file.write(json.dumps(line).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        data = json.dumps(line).encode() + b"\n"
+        with self._path.open("ab", buffering=0) as file:
+            before = file.tell()
+            try:
+                if file.write(data) != len(data):
+                    raise OSError(errno.ENOSPC, "no room for the whole line", str(self._path))
+                os.fsync(file.fileno())
+            except OSError:
+                file.truncate(before)
+                raise
 
     def _read(self) -> None:
         try:

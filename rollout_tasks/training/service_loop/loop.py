@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import redis
+from kombu.exceptions import OperationalError
 
 from benchmark.errors import BenchmarkError
 from rollout_tasks.config import RunConfig
@@ -20,7 +21,7 @@ from rollout_tasks.errors import UserError
 from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.waits import pool_status, waits_for
-from rollout_tasks.training.sampling_policy import SamplingPolicy
+from rollout_tasks.training.sampling_policy import Sampling, SamplingPolicy
 from rollout_tasks.training.service_loop.checkpoints import Checkpoints
 from rollout_tasks.training.service_loop.group_run import GroupRun, submit_group
 from rollout_tasks.training.service_loop.item_sources import ItemSource, OfferedItem, RefusedItem
@@ -38,7 +39,10 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
 """Seconds."""
 _CHECKPOINT_SECONDS = 5.0
 
-_OUTSIDE = (redis.RedisError, PoolError, UserError, BenchmarkError, OSError)
+_MOST_AT_A_TIME = 20
+"""Groups that one step begins: others are looked at in between."""
+
+_OUTSIDE = (redis.RedisError, OperationalError, PoolError, UserError, BenchmarkError, OSError)
 """What services, data and files raise that may be mended while the loop waits."""
 
 
@@ -100,6 +104,8 @@ class ServiceLoop:
         self._blocked = ""
         self._next_look = 0.0
         self._weights = ""
+        self._trouble = ""
+        """What is wrong with a group, as a sentence; empty if nothing is."""
         self.draining = False
 
     @property
@@ -120,7 +126,7 @@ class ServiceLoop:
             doing, because = "blocked", self._blocked
         return ServiceState(
             doing=doing,
-            because=because,
+            because="; ".join(filter(None, (because, self._trouble))),
             groups_under_way=len(self._groups),
             rollouts_out=self._out(),
             groups_ended=self._journal.ended,
@@ -144,24 +150,30 @@ class ServiceLoop:
         if self._checkpoints is None or time.monotonic() < self._next_look:
             return
         self._next_look = time.monotonic() + _CHECKPOINT_SECONDS
-        if said := self._checkpoints.look():
-            logger.info("%s", said)
-        self._weights = self._checkpoints.progress()
+        try:
+            if said := self._checkpoints.look():
+                logger.info("%s", said)
+            self._weights = self._checkpoints.progress()
+        except UserError as error:  # rollouts go on with the weights that there are
+            self._weights = str(error)
 
     def _look_at_groups(self) -> None:
-        """Looks at each group; one that cannot be read or submitted does not keep the others from being looked at."""
-        problem: Exception | None = None
+        """Looks at each group; one that cannot be read or submitted keeps nothing else from going on."""
+        trouble = ""
         for group in list(self._groups.values()):
             try:
                 self._look_at(group)
-            except redis.RedisError:
+            except (redis.RedisError, OperationalError):
                 raise  # it is the same for all others
             except _OUTSIDE as error:
-                problem = error
-        if problem is not None:
-            raise problem
+                trouble = trouble or f"group {group.begun.number}: {error}"
+        self._trouble = trouble
 
     def _look_at(self, group: GroupRun) -> None:
+        if not group.was_submitted and self._store.state(group.begun.run_id) is None:
+            self._journal.withdraw(group.begun.number)
+            self._forget(group)
+            return
         progress = self._progress[group.begun.number] = group.progress(self._store)
         if group.needs_resume(progress):
             group.resume()
@@ -179,8 +191,8 @@ class ServiceLoop:
         if self._on_end is not None:
             self._on_end(group)
         self._journal.end(ended)
+        self._forget(group)
         self._source.end(group.begun.key)
-        del self._groups[group.begun.number], self._progress[group.begun.number]
         if ended.rewards:
             self._lost_in_a_row, self._pause = 0, _FIRST_PAUSE
         elif "infrastructure_loss" in ended.left_out:
@@ -189,6 +201,10 @@ class ServiceLoop:
                 self._hold_off(
                     f"{self._lost_in_a_row} groups in a row were lost to the infrastructure, the last in {group.folder.report}"
                 )
+
+    def _forget(self, group: GroupRun) -> None:
+        del self._groups[group.begun.number]
+        self._progress.pop(group.begun.number, None)
 
     def _hold_off(self, why: str) -> None:
         """Begins nothing for a while, and for twice as long the next time."""
@@ -199,14 +215,17 @@ class ServiceLoop:
 
     def _begin_groups(self) -> tuple[Doing, str]:
         """Begins as many groups as there is room for; returns what the loop is doing."""
-        while not self.draining:
+        for _ in range(_MOST_AT_A_TIME):
+            if self.draining:
+                break
             if time.monotonic() < self._not_before:
                 return "blocked", self._blocked
             if self._lost_in_a_row >= _LOST_GROUPS and self._groups:
                 return "blocked", f"one group is tried: {self._blocked}"
             if self._out() and self._out() >= self._options.in_flight:
                 return "busy", self._waits()
-            offered = self._offered or self._source.next(self._journal.keys)
+            under_way = {begun.key for begun in self._journal.under_way.values()}
+            offered = self._offered or self._source.next(self._journal.keys, under_way)
             if offered is None:
                 break
             if isinstance(offered, RefusedItem):
@@ -220,7 +239,7 @@ class ServiceLoop:
             return ("draining" if self.draining else "busy"), self._waits()
         if self.draining:
             return "stopped", "everything that was begun has ended"
-        self.draining = self._options.ends_when_idle
+        self.draining = self.draining or self._options.ends_when_idle  # a signal may have set it meanwhile
         return "idle", self._source.idle
 
     def _begin(self, offered: OfferedItem) -> None:
@@ -229,9 +248,10 @@ class ServiceLoop:
         Raises:
             UserError: It could not be submitted.
         """
-        sampling = self._policy.sampling(self._journal.past(offered.item.id))
+        sampling = self._sampling(offered.item.id)
         number = self._journal.last_number + 1
-        run_id = f"{self._options.name}-{number:06d}"
+        while self._is_taken(run_id := f"{self._options.name}-{number:06d}"):
+            number += 1
         most_turns = self._options.config.limits.max_turns
         begun = Begun(
             number, offered.key, offered.item.id, run_id, sampling.rollouts, min(sampling.max_turns, most_turns)
@@ -249,6 +269,24 @@ class ServiceLoop:
                 self._groups[number] = group
         if not self._lost_in_a_row:
             self._pause = _FIRST_PAUSE
+
+    def _is_taken(self, run_id: str) -> bool:
+        """Returns whether somebody else has a run of that name."""
+        return (self._output_dir / run_id).exists() or self._store.state(run_id) is not None
+
+    def _sampling(self, item_id: str) -> Sampling:
+        """Asks the policy, which may be a user's.
+
+        Raises:
+            UserError: It failed, or what it says makes no sense.
+        """
+        try:
+            sampling = self._policy.sampling(self._journal.past(item_id))
+        except Exception as error:
+            raise UserError(f"--policy: it failed for item {item_id}: {type(error).__name__}: {error}") from error
+        if not all(type(number) is int and number > 0 for number in (sampling.rollouts, sampling.max_turns)):
+            raise UserError(f"--policy: it wants {sampling} for item {item_id}; both must be whole numbers from 1")
+        return sampling
 
     def _out(self) -> int:
         """Returns how many rollouts are out: of each group as many as have no verdict, as far as is known."""

@@ -75,7 +75,7 @@ def test_when_a_group_is_large_enough(rewards: list[float], level_after: int | N
         ({"threshold": 0.0}, "threshold must be above 0 and 1 at most, got 0.0"),
         ({"threshold": "half"}, "threshold must be above 0 and 1 at most, got 'half'"),
         ({"success": math.nan}, "success must be a number"),
-        ({"level_after": 0}, "level_after must be a whole number from 1, got 0"),
+        ({"level_after": 0}, "level_after must be a whole number from 2, got 0"),
         ({"luck": 1}, "unexpected keyword argument 'luck'"),
     ],
 )

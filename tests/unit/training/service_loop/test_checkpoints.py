@@ -67,6 +67,12 @@ def test_each_new_checkpoint_is_asked_for_once(tmp_path: Path, client: redis.Red
     assert Checkpoints(tmp_path, "policy", client).look() == "asked the servers for the weights of step-2"
 
 
-def test_a_folder_that_cannot_be_read(tmp_path: Path, client: redis.Redis) -> None:
-    with pytest.raises(UserError, match=r"--checkpoints: .*none: No such file or directory"):
-        Checkpoints(tmp_path / "none", "policy", client).look()
+def test_a_folder_that_is_not_there_yet_has_no_checkpoint(tmp_path: Path, client: redis.Redis) -> None:
+    assert Checkpoints(tmp_path / "none", "policy", client).look() == ""
+
+
+def test_a_file_in_the_place_of_the_folder(tmp_path: Path, client: redis.Redis) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(UserError, match=r"--checkpoints: .*file: Not a directory"):
+        Checkpoints(tmp_path / "file", "policy", client).look()

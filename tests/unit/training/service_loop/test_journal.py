@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -77,3 +79,32 @@ def test_a_line_that_no_journal_has_is_refused(tmp_path: Path, line: str) -> Non
 
     with pytest.raises(UserError, match=r"journal.jsonl: line 1 is not one of a journal"):
         Journal(tmp_path)
+
+
+def test_an_end_that_is_said_twice_counts_once(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.begin(begun(1, "0:a"))
+    journal.end(Ended(1, rewards=[1.0], turns=[4]))
+    journal.end(Ended(1, rewards=[1.0], turns=[4]))
+    with (tmp_path / "journal.jsonl").open("a") as file:  # of an earlier version
+        file.write('{"kind": "ended", "number": 1, "rewards": [1.0], "turns": [4]}\n')
+
+    assert (journal.ended, Journal(tmp_path).ended) == (1, 1)
+
+
+def test_a_disk_that_is_full_leaves_no_half_line(tmp_path: Path) -> None:
+    script = f"""
+import resource, sys
+from pathlib import Path
+from rollout_tasks.training.service_loop.journal import Begun, Journal
+journal = Journal(Path({str(tmp_path)!r}))
+journal.begin(Begun(1, "0:a", "a", "serve-000001", 2, 15))
+resource.setrlimit(resource.RLIMIT_FSIZE, (150, resource.RLIM_INFINITY))
+try:
+    journal.begin(Begun(2, "0:b", "b", "serve-000002", 2, 15))
+except OSError:
+    sys.exit(3)
+"""
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 3
+
+    assert sorted(Journal(tmp_path).under_way) == [1]
