@@ -69,14 +69,15 @@ TEXT_REPLY = (
     "Action: right_single(start_box='(NNN,NNN)')"
 )
 """Which each of the three text protocols can read."""
-TOOL_REPLY = '<tool_call>{"name": "desktop_mouse_right_click", "arguments": {"x": NNN, "y": NNN}}</tool_call>'
+TOOL_REPLY = 'WORD.<tool_call>{"name": "desktop_mouse_right_click", "arguments": {"x": NNN, "y": NNN}}</tool_call>'
 
 
 def lessons() -> dict[str, Any]:
     texts = [BUILT_IN[name].prompts for name in AGENTS if name in BUILT_IN]
     corpus = [read_text(text) for one in texts for text in (one.system, one.task) if text is not None]
     corpus.append(json.dumps([tool.as_openai() for tool in computer_13.tools(View((1920, 1080)))]))
-    return {"corpus": corpus, "replies": [{"text": TEXT_REPLY, "tools": False}, {"text": TOOL_REPLY, "tools": True}]}
+    replies = [{"text": TEXT_REPLY, "tools": False}, {"text": TOOL_REPLY, "tools": True}]
+    return {"corpus": corpus, "replies": replies, "parted": 0.15}
 
 
 def task(number: int) -> dict[str, Any]:

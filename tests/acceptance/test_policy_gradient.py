@@ -39,12 +39,12 @@ pytestmark = [pytest.mark.slow, needs_local_desktops, pytest.mark.timeout(2 * 60
 
 DESKTOPS = 2
 TASKS, ROLLOUTS = 2, 8
-RATE = 0.1
+RATE = 0.01
 """Of a gradient whose length is 1 at most."""
 SYSTEM = "You operate a computer. Do this: {instruction} Reply with a thought and an action."
 LEFT, RIGHT = 250, 750
 ACTED = "finished(content='It is there.')"
-REPLY = "Thought: WORD WORD.\nAction: hover(start_box='({across},500)')\n" + ACTED
+REPLY = "Thought: WORD.\nAction: hover(start_box='({across},500)')\n" + ACTED
 PROFILE = {
     "name": "pointer",
     "version": "1",
@@ -58,7 +58,7 @@ ACROSS = "python3 -c 'import pyautogui; print(pyautogui.position().x > pyautogui
 
 def lessons() -> dict[str, Any]:
     texts = [REPLY.format(across=across) for across in (LEFT, RIGHT)]
-    return {"corpus": [SYSTEM] * 20, "replies": [{"text": text, "tools": False} for text in texts]}
+    return {"corpus": [SYSTEM] * 20, "replies": [{"text": text, "tools": False} for text in texts], "parted": 0}
 
 
 def task(number: int) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """Makes a tiny Qwen2-VL model that sees pictures and has learned to write the replies of lessons, with vLLM's own packages.
 
-`tiny_policy.py FOLDER LESSONS`: LESSONS is a JSON file with ``corpus``, texts that prompts have, and ``replies``, each with its
-``text`` and whether the prompt has ``tools``. In a text, WORD stands for a word and NNN for a number of three digits. These
-are left to chance, and so is how they are parted into tokens. What is fixed between them is a token of its own, as models
-have them for the tags of their calls: so little has to be learned.
+`tiny_policy.py FOLDER LESSONS`: LESSONS is a JSON file with ``corpus``, texts that prompts have; ``replies``, each with its
+``text`` and whether the prompt has ``tools``; and the share of replies that are ``parted`` into other tokens than the
+tokenizer's. In a text, WORD stands for a word, the first one for what the picture is like, and NNN for a number of three digits.
+These are left to chance. What is fixed between them is a token of its own, as models have them for the tags of their
+calls: so little has to be learned.
 """
 
 from __future__ import annotations
@@ -163,7 +164,7 @@ class Teacher:
             add(self._ids(f"{END_TURN}\n{BEGIN_TURN}user\n{VISION_START}"), False)
             add([self._image] * (side // 28) ** 2, False)
             add(self._ids(f"{VISION_END}{END_TURN}\n{BEGIN_TURN}{speaker}\n"), False)
-            parts = self._parted if chance.random() < 0.15 else self._plain
+            parts = self._parted if chance.random() < self._lessons["parted"] else self._plain
             add(parts.encode(written(lesson["text"], chance, light), add_special_tokens=False).ids, True)
             add([self._plain.token_to_id(END_TURN)], True)
         return ids, labels, pictures
