@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchmark.items import Item, LoadedItems
+from benchmark.sources import STANDARD_INPUT
 from desktop_image.locks import hold_folder, is_held
 from rollout_tasks.cli import program
 from rollout_tasks.cli.run_file import resolve_config
@@ -101,6 +102,8 @@ def serve(
         raise UserError("--no-evaluate-results: the rewards of a loop's groups are their scores")
     if (stream is None) == (resolved.data.path is None):
         raise UserError("--data-path or --stream: name one of them, where the items come from")
+    if resolved.data.path == STANDARD_INPUT:
+        raise UserError("--data-path: the loop reads its data again and again, and standard input can be read once")
     if checkpoints is not None and resolved.model.pool is None:
         raise UserError("--checkpoints: name the pool of the servers that get them (--model-pool)")
     from rollout_tasks.redis_client import checked_client  # here, so that a refusal is fast

@@ -111,6 +111,7 @@ class SuccessRatePolicy:
     rollouts: int = 8
     """Of an item that is not known to be easy, and the most of any."""
     fewest_rollouts: int = 2
+    """Of an item that always succeeds; never more than `rollouts`."""
     threshold: float = 0.6
     success: float = 1.0
     """The least reward of a success."""
@@ -129,8 +130,6 @@ class SuccessRatePolicy:
             ValueError: They do not; one clause.
         """
         _check_whole(self, "rollouts", "fewest_rollouts", "remembered", "fewest_turns", "most_turns", "level_after")
-        if self.fewest_rollouts > self.rollouts:
-            raise ValueError(f"fewest_rollouts must be {self.rollouts} at most, got {self.fewest_rollouts}")
         if not isinstance(self.threshold, int | float) or not 0 < self.threshold <= 1:
             raise ValueError(f"threshold must be above 0 and 1 at most, got {shown(self.threshold)}")
         if not isinstance(self.success, int | float) or not math.isfinite(self.success):

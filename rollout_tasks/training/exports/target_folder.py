@@ -10,11 +10,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmark.whole_file import sync_file, sync_folder
+from benchmark.whole_file import sync_file, sync_folder, write_whole
 from desktop_image.locks import hold_folder
 from rollout_tasks.errors import UserError
 
 _TEMPORARY = ".rollouts-export-"
+_WRITTEN_NAME = ".rollouts-exports"
+"""A file that names the folders in the target that exports wrote: only these are replaced."""
 
 
 @contextmanager
@@ -26,11 +28,11 @@ def replacing(target: Path, names: Sequence[str]) -> Iterator[Path]:
     Args:
         target: The folder to write to; made if there is none.
         names: What the body makes: files, or folders, whose names end in ``/``. What has such a name in the target is replaced;
-            nothing replaces a folder but a folder.
+            nothing replaces a folder but a folder, and only one that an export wrote.
 
     Raises:
         OSError: The target cannot be written.
-        UserError: Another export writes to it.
+        UserError: Another export writes to it, or a folder of such a name in it has somebody else's files.
     """
     target.mkdir(parents=True, exist_ok=True)
     with _alone_in(target), tempfile.TemporaryDirectory(prefix=_TEMPORARY, dir=target) as temporary:
@@ -40,6 +42,8 @@ def replacing(target: Path, names: Sequence[str]) -> Iterator[Path]:
         yield made
         for name in names:
             _sync(made / name)
+        if folders := [name for name in names if name.endswith("/")]:
+            write_whole(target / _WRITTEN_NAME, "".join(f"{name}\n" for name in sorted({*_written(target), *folders})))
         for name in names:
             _move(made / name, target / name, Path(temporary, "old"))
         sync_folder(target)
@@ -64,8 +68,19 @@ def _check(target: Path, names: Sequence[str]) -> None:
         path = target / name
         if name.endswith("/") and path.exists() and not path.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+        if path.is_dir() and name.endswith("/") and name not in _written(target) and any(path.iterdir()):
+            raise UserError(
+                f"{path} has files that no export wrote, and would be replaced: name another folder with --to"
+            )
         if not name.endswith("/") and path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+
+
+def _written(target: Path) -> set[str]:
+    try:
+        return set((target / _WRITTEN_NAME).read_text().splitlines())
+    except (OSError, ValueError):
+        return set()
 
 
 def _sync(made: Path) -> None:

@@ -84,7 +84,7 @@ class FileSource:
         self._seed = seed
         self._look_seconds = look_seconds
         self._next_look = 0.0
-        self._epoch = 0
+        self._epoch = -1
         self._left: Iterator[OfferedItem] = iter(())
 
     def next(self, begun: Collection[str], under_way: Collection[str]) -> OfferedItem | None:  # noqa: ARG002
@@ -92,6 +92,8 @@ class FileSource:
         offered = next((one for one in self._left if one.key not in begun), None)
         if offered is not None or time.monotonic() < self._next_look:
             return offered
+        if self._epoch < 0:  # begun before, by this loop's last process
+            self._epoch = max((int(key.partition(":")[0]) for key in begun), default=0)
         loaded = self._load()
         while loaded.items and (self._epochs is None or self._epoch < self._epochs):
             self._left = iter([one for one in self._of_epoch(loaded.items) if one.key not in begun])

@@ -69,7 +69,6 @@ def test_when_a_group_is_large_enough(rewards: list[float], level_after: int | N
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"fewest_rollouts": 9}, "fewest_rollouts must be 8 at most, got 9"),
         ({"fewest_rollouts": 0}, "fewest_rollouts must be a whole number from 1, got 0"),
         ({"remembered": 1.5}, "remembered must be a whole number from 1, got 1.5"),
         ({"threshold": 0.0}, "threshold must be above 0 and 1 at most, got 0.0"),

@@ -259,7 +259,7 @@ def test_one_hostile_record_spoils_no_other(tmp_path: Path, kind: Kind, change: 
     assert told["rollouts"] + sum(told["left_out"].values()) == 3
     outside = [path for path in (tmp_path / "r").rglob("*") if path.is_symlink()]
     assert not outside
-    assert {path.name for path in (run.path / "training").iterdir()} == {kind.value}
+    assert {path.name for path in (run.path / "training").iterdir()} == {kind.value, ".rollouts-exports"}
     for path in folder.rglob("*.json*"):
         for line in path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]:
             json.loads(line, parse_constant=pytest.fail)
@@ -284,3 +284,18 @@ def test_links_and_pipes_in_a_run_are_not_followed(tmp_path: Path, kind: Kind) -
     assert (told["rollouts"], told["left_out"]) == (1, {"unreadable": 2})
     assert not any(path.is_symlink() or path.read_bytes() == png(77) for path in folder.rglob("*") if path.is_file())
     assert not list(folder.rglob("recording.mp4"))
+
+
+def test_a_folder_that_no_export_wrote_is_not_replaced(tmp_path: Path) -> None:
+    run = varied_run(tmp_path / "r", 1, [tool_agent])
+    mine = run.path / "training" / "openai" / "mine.txt"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+
+    with pytest.raises(UserError, match="openai has files that no export wrote"):
+        exported(run, Kind.OPENAI)
+
+    assert mine.read_text() == "mine"
+    mine.unlink()
+    exported(run, Kind.OPENAI)
+    exported(run, Kind.OPENAI)  # its own is replaced

@@ -48,6 +48,12 @@ def test_a_loop_that_starts_again_goes_on_in_its_epoch() -> None:
     assert keys_of(FileSource(lambda: loaded("a", "b", "c"), epochs=2), {"0:a", "0:b", "0:c", "1:b"}) == ["1:a", "1:c"]
 
 
+def test_an_item_that_was_added_between_is_not_rolled_out_for_epochs_that_are_past() -> None:
+    begun = {f"{epoch}:{name}" for epoch in range(50) for name in "ab"}
+
+    assert keys_of(FileSource(lambda: loaded("a", "b", "new")), begun, most=4) == ["49:new", "50:a", "50:b", "50:new"]
+
+
 def test_items_that_are_added_are_found(tmp_path: Path) -> None:
     file = tmp_path / "items.jsonl"
     file.write_text('{"id": "a", "question": "?"}\n')
