@@ -233,8 +233,11 @@ class ServiceLoop:
                 self._source.end(offered.key)
             else:
                 self._offered = offered
-                self._begin(offered)
-                self._offered = None
+                try:
+                    self._begin(offered)
+                finally:
+                    if offered.key in self._journal.keys:  # it was submitted, even if that was not seen to its end
+                        self._offered = None
         if self._groups:
             return ("draining" if self.draining else "busy"), self._waits()
         if self.draining:
