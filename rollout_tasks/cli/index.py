@@ -67,10 +67,10 @@ def add(
 ) -> None:
     """Add a scored run's rollouts.
 
-    Add a run again after a resume or another scoring: only what is new or scored
-    otherwise changes, and what trainers have taken stays taken. Traces stay in the
-    run's folder, which trainers must see at the same path. Rollouts lost to
-    infrastructure failures get no reward and are in no group.
+    Add a run again after a resume or another scoring: only what is new or
+    scored otherwise changes, and what trainers have taken stays taken. Traces
+    stay in the run's folder, which trainers must see at the same path. Rollouts
+    lost to infrastructure failures get no reward and are in no group.
     """
     folder = find_run(run, output_dir)
     report = report_of(folder, metric)

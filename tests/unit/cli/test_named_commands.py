@@ -109,6 +109,7 @@ OWNERS: dict[tuple[str, str], str] = {
 
 COMMAND_OF: dict[str, str] = {
     "desktop_image/": IMAGE,
+    "docs/how-to/service-loop.md": "rollouts serve",
     "rollout_tasks/cli/gateway.py": "rollouts gateway",
     "rollout_tasks/cli/listening.py": "rollouts openenv",
     "rollout_tasks/cli/openenv.py": "rollouts openenv",
