@@ -134,8 +134,9 @@ def _serve(
     services: EmbeddedServices | None,
     stop: threading.Event,
 ) -> None:
-    import uvicorn  # here, as the next two, because wrong input needs none of it
+    import uvicorn  # here, because wrong input needs none of it
 
+    # Here, because it is slow to import.
     from rollout_tasks.service.desktop_sessions import DesktopSessions
 
     # Here, because it imports an optional package.

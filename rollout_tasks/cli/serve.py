@@ -151,6 +151,7 @@ def _added_to_index(group: GroupRun) -> None:
 
 
 def _source(config: RunConfig, name: str, stream: str | None, epochs: int | None, store: RunStore) -> ItemSource:
+    # Here, because `--help` needs none of it and it is slow to import.
     from rollout_tasks.runs.checked_items import checked_items
     from rollout_tasks.runs.submission import load_benchmark
     from rollout_tasks.training.service_loop.item_sources import FileSource, StreamSource
@@ -182,6 +183,7 @@ def _source(config: RunConfig, name: str, stream: str | None, epochs: int | None
 
 
 def _run(loop: ServiceLoop, folder: Path, *, as_json: bool) -> int:
+    # Here, because `--help` needs none of it and it is slow to import.
     from rollout_tasks.training.service_loop.state_file import StateFile
 
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
@@ -238,6 +240,7 @@ def _alone_in(folder: Path, name: str) -> Iterator[None]:
 
 
 def _show_state(folder: Path, *, as_json: bool) -> int:
+    # Here, because `--help` needs none of it and it is slow to import.
     from rollout_tasks.training.service_loop.state_file import read_state
 
     values, state = read_state(folder)

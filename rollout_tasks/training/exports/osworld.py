@@ -120,7 +120,7 @@ class Files:
         for file, name in content.shown.items():
             self._linked.add_picture(name, content.pictures[name], place / file)
         recordings = self._linked.add_file(content.recording, place / RECORDING_NAME)
-        (place / RESULT_NAME).write_text(f"{content.reward}\n")
+        (place / RESULT_NAME).write_text(f"{content.reward}\n", encoding="utf-8")
         self.counted.update(rollouts=1, steps=len(content.lines), recordings=int(recordings))
         self.counted["pictures"] = self._linked.count
 

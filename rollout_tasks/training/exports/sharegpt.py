@@ -153,7 +153,7 @@ class Files:
         names = {"messages": "conversations", "system": "system", "tools": "tools"}
         columns = {**names, "images": "images"} if has_pictures else names
         info = {DATASET: {"file_name": ROWS_NAME, "formatting": "sharegpt", "columns": columns}}
-        (self._folder / INFO_NAME).write_text(json.dumps(info, indent=2) + "\n")
+        (self._folder / INFO_NAME).write_text(json.dumps(info, indent=2) + "\n", encoding="utf-8")
 
 
 def _leading(messages: Iterable[ChatMessage]) -> Iterator[ChatMessage]:

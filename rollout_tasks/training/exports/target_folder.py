@@ -78,7 +78,7 @@ def _check(target: Path, names: Sequence[str]) -> None:
 
 def _written(target: Path) -> set[str]:
     try:
-        return set((target / _WRITTEN_NAME).read_text().splitlines())
+        return set((target / _WRITTEN_NAME).read_text(encoding="utf-8").splitlines())
     except (OSError, ValueError):
         return set()
 

@@ -63,6 +63,7 @@ QUICKSTART = "./scripts/quickstart.sh"
 OWNERS: dict[tuple[str, str], str] = {
     ("README.md", "--light"): QUICKSTART,
     ("README.zh-CN.md", "--light"): QUICKSTART,
+    ("docs/explanation/cost.md", "--suite"): IMAGE,
     ("docs/faults.md", "--jobs"): FAULTS,
     ("docs/faults.md", "--kind"): FAULTS,
     ("docs/faults.md", "--minutes"): FAULTS,
