@@ -74,6 +74,9 @@ def _summary_table(summary: Summary, info: BenchmarkInfo) -> str:
         known = {"unattested": "unattested (an agent that was root in its guest could have forged the score)"}
         parts = (f"{_rollouts(count)} {known.get(how, how)}" for how, count in summary.attestation.items())
         rows.append(("Guests' own servers", ", ".join(parts)))
+    if summary.record_problems:
+        said = f"{_rollouts(summary.record_problems)}, the first: {summary.first_record_problem}"
+        rows.append(("Records that a trainer cannot use", as_cell(said, 1000)))
     if info.images:
         rows.insert(1, ("Desktops", as_cell("; ".join(info.images), 1000)))
     if info.left_out:

@@ -66,6 +66,8 @@ class RolloutResult:
     """Where the item's own code ran: in a separate cell, or in the worker's process; None when it has no code."""
     attestation: Literal["attested", "unattested"] | None = None
     """Whether the VM's server is known to be the original one; None when the score does not depend on that."""
+    record_problem: str = ""
+    """Why a trainer cannot use its record: one sentence; empty if that is not known, or it can."""
 
     def __post_init__(self) -> None:
         where = f"result of rollout {self.item_id}#{self.index}"
@@ -182,6 +184,10 @@ class Summary:
     """Number of rollouts by where their items' own code ran: ``cell`` or ``worker``."""
     attestation: Mapping[str, int] = field(default_factory=dict)
     """Number of rollouts by whether their VM's server is known to be the original: ``attested`` or ``unattested``."""
+    record_problems: int = 0
+    """Number of rollouts whose records a trainer cannot use, although their tokens were asked for."""
+    first_record_problem: str = ""
+    """What is wrong with the first of them: one sentence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,6 +133,8 @@ class Tally:
             cost=fsum(self._usage.costs) if self._usage.costs else None,
             task_code=dict(sorted(self._usage.task_code.items())),
             attestation=dict(sorted(self._usage.attestation.items())),
+            record_problems=self._usage.record_problems,
+            first_record_problem=self._usage.first_record_problem,
         )
 
 
@@ -174,6 +176,8 @@ class _Usage:
     costs: array[float] = field(default_factory=lambda: array("d"))
     task_code: Counter[str] = field(default_factory=Counter)
     attestation: Counter[str] = field(default_factory=Counter)
+    record_problems: int = 0
+    first_record_problem: str = ""
 
     def add(self, result: RolloutResult) -> None:
         self.seconds.append(result.seconds or 0.0)
@@ -187,6 +191,9 @@ class _Usage:
             self.task_code[result.task_code] += 1
         if result.attestation is not None:
             self.attestation[result.attestation] += 1
+        if result.record_problem:
+            self.record_problems += 1
+            self.first_record_problem = self.first_record_problem or result.record_problem
 
 
 class _LossCounter:

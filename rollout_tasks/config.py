@@ -24,6 +24,9 @@ from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.model_config import ModelConfig, ModelRole, model_roles
 from rollout_tasks.validation_messages import clause, location_of, shown
 
+MOST_ROLLOUTS = 10_000
+"""Of an item in a run."""
+
 
 class DataConfig(Part):
     """The benchmark, and which of its items to roll out."""
@@ -242,7 +245,7 @@ class RunConfig(Part):
         ge=1,
     )
     rollouts_per_item: int = option(
-        1, "Rollouts of each item, for pass@k.", "--rollouts-per-item", "-n", ge=1, le=10_000
+        1, "Rollouts of each item, for pass@k.", "--rollouts-per-item", "-n", ge=1, le=MOST_ROLLOUTS
     )
     max_attempts: int = option(3, "Attempts of one rollout when the infrastructure fails it.", "--max-attempts", ge=1)
     max_cost: float | None = option(

@@ -47,7 +47,9 @@ class ModelConfig(Part):
         ge=1,
     )
     seed: int | None = option(
-        None, "Sampling seed; an endpoint that honours it gives the same replies.", "--model-seed"
+        None,
+        "Sampling seed of an item's first rollout, the next has the next; an endpoint that honours it repeats its replies.",
+        "--model-seed",
     )
     extra_body: dict[str, Any] = option(
         {}, "More fields of each request, as a JSON object: '{\"top_k\": 20}'.", "--extra-body", validate_default=False

@@ -26,6 +26,7 @@ from rollout_tasks.models.attempt_models import cost_of, open_models
 from rollout_tasks.models.session_ids import session_id
 from rollout_tasks.models.usage_meter import UsageMeter
 from rollout_tasks.runs.verdict import LeaseRecord, Verdict, split_rollout_id
+from rollout_tasks.trajectories.checked_traces import problem_of
 from rollout_tasks.trajectories.writer import TrajectoryWriter
 from vm_pool.contracts import returned
 
@@ -61,6 +62,8 @@ class Attempt:
             verdict = replace(verdict, failure_class=interruption.failure_class, error=str(interruption))
         if verdict.failure_class is FailureClass.CANCELLED:
             verdict = replace(verdict, status="cancelled")
+        elif verdict.turns and self.config.save_results and self.config.model.extra_body.get("return_token_ids"):
+            verdict = replace(verdict, record_problem=problem_of(self.directory))
         return replace(verdict, finished=verdict.started + time.monotonic() - began)  # clocks may be changed meanwhile
 
     def _lease_and_run(self, verdict: Verdict, pulse: Pulse) -> Verdict:

@@ -34,12 +34,13 @@ from rollout_tasks.interruption import Interruption
 from rollout_tasks.models.endpoint import endpoint_of
 from rollout_tasks.models.outage import wait_while_out
 from rollout_tasks.models.role_keys import models_with_keys
+from rollout_tasks.models.sampling_seeds import with_later_seeds
 from rollout_tasks.queues import finalize_task
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.states import Claim
 from rollout_tasks.runs.store import RunStore, run_store
 from rollout_tasks.runs.store_format import UnreadableRun, too_new
-from rollout_tasks.runs.verdict import Verdict
+from rollout_tasks.runs.verdict import Verdict, split_rollout_id
 from rollout_tasks.settings import settings
 
 logger = logging.getLogger(__name__)
@@ -294,7 +295,7 @@ class Execution:
             rollout_id=self.rollout_id,
             number=number,
             item=item,
-            config=self.config,
+            config=with_later_seeds(self.config, split_rollout_id(self.rollout_id)[1]),
             directory=self.folder.attempt(self.rollout_id, number),
             worker=self.delivery.worker,
         )

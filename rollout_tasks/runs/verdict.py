@@ -52,6 +52,8 @@ class Verdict:
     """Where the item's own code ran: in a separate cell or in the worker's own process; None if there was none."""
     attestation: Literal["attested", "unattested"] | None = None
     """Whether the VM's server is known to be the original one; None if the score does not depend on that."""
+    record_problem: str = ""
+    """Why a trainer cannot use the attempt's record, although its tokens were asked for: a sentence that says where."""
     worker: str = ""
     started: float = 0.0
     finished: float = 0.0
@@ -60,7 +62,7 @@ class Verdict:
     def as_dict(self) -> dict[str, Any]:
         """Returns plain values without empty ones; text that files or Redis do not accept is replaced."""
         values = _values(self) | {"usage": _values(self.usage)}
-        values |= {name: storable(values[name]) for name in ("answer", "error")}
+        values |= {name: storable(values[name]) for name in ("answer", "error", "record_problem")}
         if self.lease is not None:
             values["lease"] = _values(self.lease)
         return {key: value for key, value in values.items() if value not in (None, "", {})}
@@ -120,6 +122,7 @@ class Verdict:
             attempts=self.attempt,
             task_code=self.task_code,
             attestation=self.attestation,
+            record_problem=self.record_problem,
         )
 
 

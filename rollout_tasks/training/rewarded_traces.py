@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rollout_tasks.training.scored_rollouts import NoCalls, ScoredRollout
-from rollout_tasks.trajectories.sampled_calls import read_sampled
-from rollout_tasks.trajectories.traces import Trace, TraceError, check_traces, traces_of
+from rollout_tasks.trajectories.checked_traces import read_traces
+from rollout_tasks.trajectories.traces import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,7 @@ def rewarded(rollout: ScoredRollout) -> RewardedRollout:
         TraceError: Its record contradicts itself.
         TrajectoryError: As `CallRecordError`.
     """
-    try:
-        episode = read_sampled(rollout.folder)
-        traces = traces_of(episode.calls)
-        check_traces(traces, episode.calls)
-    except TraceError as error:
-        raise type(error)(f"{rollout.folder}: {error}") from error
+    traces, pictures = read_traces(rollout.folder)
     if not traces:
         raise NoCalls
     return RewardedRollout(
@@ -46,5 +41,5 @@ def rewarded(rollout: ScoredRollout) -> RewardedRollout:
         rollout.failure_class,
         rollout.folder,
         tuple(traces),
-        episode.pictures,
+        pictures,
     )

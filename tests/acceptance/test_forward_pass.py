@@ -328,6 +328,8 @@ FAILURES: dict[str, Failure] = {
 }
 TRIED = 4
 """Rows with each failure."""
+SOMETIMES = {"a picture swapped"}
+"""Failures that make no difference where a reply does not depend on what changed: seen in one row at least, not in each."""
 
 
 def with_failure(played: Played, failure: Failure) -> dict[int, Row]:
@@ -345,15 +347,18 @@ def test_the_forward_pass_finds(name: str, played: Played, tmp_path: Path) -> No
     rows = with_failure(played, FAILURES[name])
     assert rows, "no trace in which it makes a difference"
     bad = replace(played.export, rows=list(rows.values()))
+    found = []
     for number, row, said in zip(
         rows, bad.rows, bad.said_by_model(played.vllm, played.checkpoint, tmp_path), strict=True
     ):
         if "refused" not in said:
             differences = differences_of(row, said)
             print(f"{name}, row {number}: {figures(differences)}")
-            assert max(differences) > LARGEST_DIFFERENCE
+            found.append(max(differences) > LARGEST_DIFFERENCE)
         else:
             print(f"{name}, row {number}: {said['refused']}")
+            found.append(True)
+    assert any(found) if name in SOMETIMES else all(found)
 
 
 def trace_of(row: Row) -> Trace:

@@ -10,8 +10,9 @@ from benchmark.items import Item, LoadedItems
 from benchmark.metrics import JUDGE_METRIC
 from benchmark.results import VALID
 from benchmark.scoring import Outcome, score_each
-from rollout_tasks.config import RunConfig
+from rollout_tasks.config import MOST_ROLLOUTS, RunConfig
 from rollout_tasks.execution.cancellation import cancel_run
+from rollout_tasks.models.sampling_seeds import with_later_seeds
 from rollout_tasks.queues import finalize_task
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.progress import progress_in_folder
@@ -39,6 +40,7 @@ def submit_group(begun: Begun, item: Item, config: RunConfig, images: Sequence[s
         UserError: A service or an option cannot be used, and nothing was enqueued; or Redis was lost while it was.
     """
     limits = config.limits.model_copy(update={"max_turns": begun.max_turns})
+    config = with_later_seeds(config, begun.number * MOST_ROLLOUTS)
     own = {"run_id": begun.run_id, "rollouts_per_item": begun.rollouts, "limits": limits}
     items = LoadedItems(begun.item_id, "", (item,))
     submit_to_workers(new_submission(config.model_copy(update=own), items, images=images))

@@ -63,4 +63,5 @@ def _result(item: Item, number: int, index: int) -> RolloutResult:
         }
         return RolloutResult(item.id, index, score=0.375 * index, stages=stages, seconds=seconds, **where, **usage)  # type: ignore[arg-type]
     answer = item.answer if which < 7 else f"no \ud800 {number}\x00"
-    return RolloutResult(item.id, index, answer=answer, stages=stages, seconds=seconds, **usage)
+    problem = f"call {number} | has no token ids of its output" if which == 8 else ""
+    return RolloutResult(item.id, index, answer=answer, stages=stages, seconds=seconds, record_problem=problem, **usage)

@@ -42,10 +42,11 @@ class Bench:
     client: redis.Redis
     folder: RunFolder
     config: RunConfig
+    rollout: str = ROLLOUT
 
     def execute(self, delivery: Delivery = DELIVERY) -> str:
         """The task, as a worker's child runs it."""
-        return Execution(self.store, RUN, ROLLOUT, delivery).run()
+        return Execution(self.store, RUN, self.rollout, delivery).run()
 
     def verdict(self) -> Verdict:
         """What is committed."""
@@ -81,6 +82,7 @@ def submit(
         "[rollout_tasks.agents]\n"
         "answering = tests.unit.execution.watched:AnsweringAgent\n"
         "instructed = tests.unit.execution.watched:InstructedAgent\n"
+        "recording = tests.unit.execution.watched:RecordingAgent\n"
         "asking = tests.unit.execution.watched:AskingAgent\n"
         "late = tests.unit.execution.watched:LateAgent\n"
         "broken = tests.unit.execution.watched:BrokenAgent\n"
@@ -107,16 +109,16 @@ def submit(
     pool = VMPool(client, "default")
     pool.register("vm-0", Endpoint("127.0.0.1", {"control": 1}))
 
-    def begin(item: dict[str, Any], **options: Any) -> Bench:
+    def begin(item: dict[str, Any], *, rollout: str = ROLLOUT, **options: Any) -> Bench:
         config = RunConfig.model_validate({"env_mode": "watched", "max_attempts": 2, **options})
         store = RunStore(worker_client(), silent_seconds=60)
         folder = RunFolder(tmp_path / "results" / RUN)
         items = [Item("item", "?", env_config=item)]
         folder.description.create(config, items, data_path="items.jsonl", data_name="items")
         stored = reserve(store.client, RUN, config, str(folder.path), 1)
-        stored.add_items(items, [ROLLOUT])
+        stored.add_items(items, [rollout])
         assert stored.everything_sent()
-        return Bench(store, pool, client, folder, config)
+        return Bench(store, pool, client, folder, config, rollout)
 
     yield begin
     with contextlib.suppress(redis.RedisError):

@@ -32,19 +32,21 @@ KEY = f"{{run:{RUN}}}"
 
 @dataclass
 class Asked:
-    """A model's endpoint, and the headers of what it was asked."""
+    """A model's endpoint, and what it was asked: the headers and the bodies."""
 
     url: str
     headers: list[dict[str, str]]
+    bodies: list[dict[str, Any]]
 
 
 @pytest.fixture
 def endpoint() -> Iterator[Asked]:
     asked: list[dict[str, str]] = []
+    bodies: list[dict[str, Any]] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
+            bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             asked.append({name.lower(): value for name, value in self.headers.items()})
             message = {"role": "assistant", "content": "4"}
             reply = {
@@ -64,7 +66,7 @@ def endpoint() -> Iterator[Asked]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,)).start()
-        yield Asked(f"http://127.0.0.1:{server.server_port}/v1", asked)
+        yield Asked(f"http://127.0.0.1:{server.server_port}/v1", asked, bodies)
         server.shutdown()
 
 
@@ -94,6 +96,35 @@ def test_an_attempt_says_what_it_cost_and_asks_under_a_name_of_its_own(
     assert any(RUN in value and "item" in value for value in headers.values()), headers
     record = (bench.folder.attempt(ROLLOUT, 1) / "trajectory.jsonl").read_text().splitlines()
     assert json.loads(record[0])["header"]["model"] == "m"
+
+
+@pytest.mark.parametrize(("seed", "index", "sampled_with"), [(7, 0, 7), (7, 3, 10), (None, 3, None)])
+def test_each_rollout_of_an_item_is_sampled_with_a_seed_of_its_own(
+    submit: Any, endpoint: Asked, seed: int | None, index: int, sampled_with: int | None
+) -> None:
+    """One seed for all would make them all alike, and their rewards never differ."""
+    model = {"name": "m", "base_url": endpoint.url, "seed": seed}
+    bench = submit({"needs_vm": False}, rollout=f"item#{index}", agent="answering", model=model, rollouts_per_item=4)
+
+    bench.execute()
+
+    assert [body.get("seed") for body in endpoint.bodies] == [sampled_with]
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_verdict_says_what_keeps_a_trainer_from_using_the_attempts_record(
+    submit: Any, endpoint: Asked, asked: bool
+) -> None:
+    """Tokens were asked for, and the endpoint does not tell them."""
+    model = {"name": "m", "base_url": endpoint.url, "extra_body": {"return_token_ids": True} if asked else {}}
+    bench = submit({"needs_vm": False}, agent="recording", model=model)
+
+    bench.execute()
+
+    problem = f"{bench.folder.attempt(ROLLOUT, 1)}: call 1 has no token ids of its prompt: its engine did not tell them"
+    assert bench.verdict().status == "completed"
+    assert bench.verdict().record_problem == (problem if asked else "")
+    assert bench.verdict().as_result().record_problem == bench.verdict().record_problem
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.base import Environment, EnvironmentContext, Observation, Tool, ToolCall, ToolResult
 from rollout_tasks.errors import FailureClass, RolloutFailure
 from rollout_tasks.models.base import Usage
+from rollout_tasks.trajectories.writer import TrajectoryWriter
 from vm_pool.states import Endpoint
 
 CALLS: list[tuple[str, int]] = []
@@ -173,6 +174,25 @@ class AnsweringAgent(Agent):
 
     def run(self, item: Item, environment: Any, observation: Any, model: Any, *_more: Any) -> Episode:  # noqa: ARG002
         reply = model.complete([{"role": "user", "content": item.question}], [])
+        return Episode(answer=reply.text, ending="answer", turns=1, usage=reply.usage)
+
+
+class RecordingAgent(AnsweringAgent):
+    """Asks its model once and records what it said."""
+
+    def run(
+        self,
+        item: Item,
+        environment: Any,  # noqa: ARG002
+        observation: Any,  # noqa: ARG002
+        model: Any,
+        limits: Any,  # noqa: ARG002
+        trajectory: TrajectoryWriter,
+    ) -> Episode:
+        question = {"role": "user", "content": item.question}
+        trajectory.message(question)
+        reply = model.complete([question], [])
+        trajectory.message({"role": "assistant", "content": reply.text}, turn=1, reply=reply)
         return Episode(answer=reply.text, ending="answer", turns=1, usage=reply.usage)
 
 
