@@ -65,6 +65,8 @@ def export(
     Rollouts lost to infrastructure failures are left out.
     """
     folder = find_run(run, output_dir)
+    if min_reward is not None and not 0 <= min_reward <= 1:
+        raise UserError(f"--min-reward: must be from 0 to 1, as rewards are, got {min_reward:g}")
     report = report_of(folder, metric)
     from rollout_tasks.training.exports.run_export import export_run  # here, because a refusal needs none of it
 

@@ -74,7 +74,7 @@ def add(
     """
     folder = find_run(run, output_dir)
     report = report_of(folder, metric)
-    added = _open(url, seed_schema=seed_schema).add(folder.path, report=report)
+    added = _open(url, seed_schema=seed_schema, makes=True).add(folder.path, report=report)
     if as_json:
         program.print_json(dataclasses.asdict(added))
         return
@@ -157,7 +157,7 @@ def checkpoint(
     The order of versions says which rollouts are new enough. A version that
     nobody has registered gets its place when a rollout with it is first added.
     """
-    opened = _open(url, seed_schema=seed_schema)
+    opened = _open(url, seed_schema=seed_schema, makes=version is not None)
     if version is None:
         if any(value is not None for value in (step, name, path, status)):
             raise UserError("VERSION: is missing: what is given must be of a version")
@@ -222,17 +222,17 @@ def give_back(
         typer.echo(f"claim {claim}: {count:,} rollouts can be taken again")
 
 
-def _open(url: str | None, *, seed_schema: bool = False) -> Index:
-    """Opens the index.
+def _open(url: str | None, *, seed_schema: bool = False, makes: bool = False) -> Index:
+    """Opens the index, or makes it.
 
     Raises:
-        UserError: It cannot be opened, or its address has a password that others can see.
+        UserError: It cannot be opened, is not there, or its address has a password that others can see.
     """
     if url is not None and _has_password(url):
         raise UserError("--url: must not contain a password, which others could see: set ROLLOUT_INDEX_URL instead")
     from rollout_tasks.training.index import Index  # here, because SQLAlchemy is optional
 
-    return Index(url, seed_schema=seed_schema)
+    return Index(url, seed_schema=seed_schema, must_exist=not makes)
 
 
 def _has_password(url: str) -> bool:

@@ -205,8 +205,8 @@ def _run(loop: ServiceLoop, folder: Path, *, as_json: bool) -> int:
             leave.wait(_STEP_SECONDS)
     left = "everything that was begun has ended" if loop.is_over else "the workers go on with what is out"
     last = replace(now, doing="stopped", because=left)
-    _shown(file, last)
-    _tell(asdict(last), str(last), as_json=as_json)
+    if _shown(file, last):
+        _tell(asdict(last), str(last), as_json=as_json)
     return program.DONE if loop.is_over else program.INCOMPLETE
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from inspect import Parameter, signature
 from typing import Any, Protocol, cast
 
 from rollout_tasks import registry
@@ -66,6 +67,13 @@ def sampling_policy(name: str, *, rollouts: int, most_turns: int, options: Mappi
         UserError: There is no such policy, or it does not accept its options.
     """
     policy_class = cast(Any, registry.load(_GROUP, "sampling policy", name, SamplingPolicy))
+    accepted = signature(policy_class).parameters
+    takes_any = any(one.kind is Parameter.VAR_KEYWORD for one in accepted.values())
+    if not takes_any and (unknown := sorted(set(options) - set(accepted))):
+        own = sorted(set(accepted) - {"rollouts", "most_turns"})
+        raise UserError(
+            f"--policy-option: {shown(unknown[0])} is none of --policy {name}: it has {', '.join(own) or 'none'}"
+        )
     try:
         return cast(SamplingPolicy, policy_class(rollouts=rollouts, most_turns=most_turns, **options))
     except (TypeError, ValueError) as error:

@@ -25,6 +25,7 @@ from rollout_tasks.unicode_text import storable
 
 _ITEMS_AT_A_TIME = 50
 """Items of one transaction: other writers wait for it."""
+_LONGEST_RUN_ID = 255
 _CHANGING = ("reward", "left_out", "failure_class", "attempt", "ended")
 """Columns that a resumed or rescored run may change."""
 
@@ -83,9 +84,7 @@ def add_run(database: Database, folder: RunFolder, report: Path, *, seed: bool) 
                 seed_schema.record_rollouts(connection, new, changed, questions)
         counted.update(new=len(new), changed=len(changed), all=len(looked_up))
     unchanged = counted["all"] - counted["new"] - counted["changed"]
-    return Added(
-        folder.path.name, counted["new"], counted["changed"], unchanged, dict(left_out), problems.first_problem
-    )
+    return Added(_id_of(folder), counted["new"], counted["changed"], unchanged, dict(left_out), problems.first_problem)
 
 
 def _place_run(connection: Connection, folder: RunFolder) -> int:
@@ -95,21 +94,26 @@ def _place_run(connection: Connection, folder: RunFolder) -> int:
         UserError: The folder is not a run's, or another run has its id.
     """
     folder.description.config()  # it is a run's
-    path = folder.path.resolve()
+    path, run_id = folder.path.resolve(), _id_of(folder)
     if storable(str(path)) != str(path):
         raise UserError(f"{str(path)!a}: the folder's path is not UTF-8")
     values = {"folder": str(path), "items_sha256": _items_of(path)}
-    known = connection.execute(select(runs).where(runs.c.key == key_of(path.name))).first()
+    known = connection.execute(select(runs).where(runs.c.key == key_of(run_id))).first()
     if known is None:
-        new = {"key": key_of(path.name), "run_id": path.name, "added": time.time()}
+        new = {"key": key_of(run_id), "run_id": run_id, "added": time.time()}
         return insert_one(connection, insert(runs).values(**values, **new))
     same = known.items_sha256 == values["items_sha256"]
     if not same or (known.folder != str(path) and Path(known.folder, "run.json").is_file()):
-        raise UserError(
-            f"{path}: the index has another run {path.name}, in {known.folder}: each needs an id of its own"
-        )
+        raise UserError(f"{path}: the index has another run {run_id}, in {known.folder}: each needs an id of its own")
     connection.execute(update(runs).where(runs.c.id == known.id).values(folder=str(path)))  # it may have been moved
     return int(known.id)
+
+
+def _id_of(folder: RunFolder) -> str:
+    """Returns the run's id, which stays as it is when its folder gets another name."""
+    run_id = folder.description.document().get("run_id")
+    is_id = isinstance(run_id, str) and 0 < len(run_id) <= _LONGEST_RUN_ID and storable(run_id) == run_id
+    return str(run_id) if is_id else folder.path.name
 
 
 def _items_of(folder: Path) -> str:

@@ -35,18 +35,22 @@ _LONGEST_MESSAGE = 300
 class Database:
     """An index's database; its tables are made if it has none. A forked process makes connections of its own."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, must_exist: bool = False) -> None:
         """Connects once.
 
         Args:
             url: As in ``sqlite:///FILE``; no message contains its password.
+            must_exist: Makes no file.
 
         Raises:
-            UserError: The address is wrong, a driver is missing, the database does not answer, or it has other tables.
+            UserError: The address is wrong, a driver is missing, the database does not answer, has other tables, or there is no
+                file.
         """
         self._url = _checked(url)
+        if must_exist and self._url.drivername == "sqlite" and not Path(str(self._url.database)).exists():
+            raise UserError(f"there is no index {self._url.database}: rollouts index add RUN makes it")
         self._engine = _engine(self._url)
-        _forget_in_children(self._engine)
+        _ENGINES.add(self._engine)
         weakref.finalize(self, self._engine.dispose)  # closes its connections
         with self._in_sentences():
             found = _format(self._engine)
@@ -128,9 +132,16 @@ def _checked(text: str) -> URL:
     return url.set(drivername="mysql+pymysql")
 
 
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"the index's address: {folder} cannot be made: {error.strerror}") from error
+
+
 def _engine(url: URL) -> Engine:
     if url.drivername == "sqlite":
-        Path(str(url.database)).parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(Path(str(url.database)).parent)
         arguments: dict[str, Any] = {"timeout": _LOCK_SECONDS}
         engine = create_engine(url, connect_args=arguments, poolclass=NullPool, hide_parameters=True)
         event.listen(engine, "connect", _leave_transactions_to_us)
@@ -157,15 +168,17 @@ def _engine(url: URL) -> Engine:
     )
 
 
-def _forget_in_children(engine: Engine) -> None:
-    """Has forked processes leave the connections of this one alone."""
-    reference = weakref.ref(engine)
+_ENGINES: weakref.WeakSet[Engine] = weakref.WeakSet()
+"""Those of this process."""
 
-    def forget() -> None:
-        if (inherited := reference()) is not None:
-            inherited.dispose(close=False)
 
-    os.register_at_fork(after_in_child=forget)
+def _forget_connections() -> None:
+    """Has a forked process leave the connections of the other one alone."""
+    for inherited in list(_ENGINES):
+        inherited.dispose(close=False)
+
+
+os.register_at_fork(after_in_child=_forget_connections)
 
 
 def _leave_transactions_to_us(connection: Any, _record: Any) -> None:

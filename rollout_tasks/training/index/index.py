@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rollout_tasks.errors import UserError
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.settings import settings
 from rollout_tasks.training.index import claims, versions
@@ -22,19 +23,21 @@ DEFAULT_URL = "sqlite:///results/index.sqlite"
 class Index:
     """An index of rollouts in a database. Any number of programs may use one at the same time."""
 
-    def __init__(self, url: str | None = None, *, seed_schema: bool = False) -> None:
+    def __init__(self, url: str | None = None, *, seed_schema: bool = False, must_exist: bool = False) -> None:
         """Opens an index; makes it if there is none.
 
         Args:
             url: Its database, as in ``sqlite:///results/index.sqlite``, ``postgresql://USER@HOST/NAME`` or
                 ``mysql://USER@HOST/NAME``; default: ``ROLLOUT_INDEX_URL``, or else the first of these.
             seed_schema: Whether the tables of an older system are written, too, for programs that read them.
+            must_exist: Refuses an address of SQLite where there is no file, as of one that is misspelt.
 
         Raises:
-            UserError: The address is wrong, a driver is missing, or the database does not answer.
+            UserError: The address is wrong, a driver is missing, the database does not answer, or there is no file.
         """
         configured = settings().index_url
-        self._database = Database(url or (configured.get_secret_value() if configured else DEFAULT_URL))
+        address = url or (configured.get_secret_value() if configured else DEFAULT_URL)
+        self._database = Database(address, must_exist=must_exist)
         self._seed = seed_schema
         if seed_schema:
             self._database.make(seed_tables)
@@ -87,7 +90,8 @@ class Index:
             The groups with their traces; None if no group is trainable now.
 
         Raises:
-            UserError: A value makes no sense, or the database refuses.
+            UserError: A value makes no sense, the database refuses, or none of the groups can be read, as when their runs were
+                moved: add these again from where they are now.
         """
         with self._database.writing() as connection:
             taken = claims.take(connection, rule or Rule(), groups, by)
@@ -96,7 +100,13 @@ class Index:
             number, when, found = taken
             if self._seed:
                 record_uses(connection, [one.key for group in found for one in group.rollouts], 1)
-        return Claim(number, by, when, tuple(map(claims.read, found)))
+        read = tuple(map(claims.read, found))
+        if not any(group.rollouts for group in read):
+            self.give_back(number)
+            count = f"{len(read)} group{'' if len(read) == 1 else 's'}"
+            moved = "add runs that were moved to the index again"
+            raise UserError(f"no rollout of {count} can be read, and none is taken ({moved}): {read[0].problem}")
+        return Claim(number, by, when, read)
 
     def give_back(self, claim: Claim | int) -> int:
         """Makes a claim's rollouts unused again, as of a trainer that died; harmless when repeated.

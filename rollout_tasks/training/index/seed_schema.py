@@ -43,6 +43,8 @@ from rollout_tasks.trajectories.writer import RECORD_NAME
 metadata = MetaData()
 _ID = BigInteger().with_variant(Integer(), "sqlite")
 _LONGEST_KEY = 64
+_LONGEST = 191
+"""Of a text with an index in a database of MySQL."""
 _LATEST = (1 << 31) - 1
 """The latest time that MySQL's TIMESTAMP takes."""
 
@@ -50,15 +52,15 @@ rollout_run = Table(
     "rollout_run",
     metadata,
     Column("id", _ID, primary_key=True),
-    Column("run_id", String(191), index=True),
-    Column("trajectory_id", String(191), unique=True),
-    Column("task_id", String(191)),
-    Column("trace_id", String(191)),
+    Column("run_id", String(_LONGEST), index=True),
+    Column("trajectory_id", String(_LONGEST), unique=True),
+    Column("task_id", String(_LONGEST)),
+    Column("trace_id", String(_LONGEST)),
     Column("split_dir", String(512)),
     Column("reward", Double),
     Column("num_chunks", Integer),
     Column("used", Integer, nullable=False, server_default="0", index=True),
-    Column("model_version", String(191)),
+    Column("model_version", String(_LONGEST)),
     Column("instruction", String(1024)),
     Column("create_at", TIMESTAMP),
     **MYSQL,
@@ -67,7 +69,7 @@ rollout_run = Table(
 rollout_chunk = Table(
     "rollout_chunk",
     metadata,
-    Column("trajectory_id", String(191), primary_key=True),
+    Column("trajectory_id", String(_LONGEST), primary_key=True),
     Column("chunk_index", Integer, primary_key=True),
     Column("json_path", String(512)),
     **MYSQL,
@@ -77,9 +79,9 @@ checkpoint = Table(
     "checkpoint",
     metadata,
     Column("id", _ID, primary_key=True),
-    Column("name", String(50), nullable=False, server_default=""),
-    Column("version", String(50), nullable=False, index=True),
-    Column("run_id", String(191), nullable=False, server_default="", index=True),
+    Column("name", String(_LONGEST), nullable=False, server_default=""),
+    Column("version", String(_LONGEST), nullable=False, index=True),
+    Column("run_id", String(_LONGEST), nullable=False, server_default="", index=True),
     Column("status", String(20), nullable=False, index=True),
     Column("path", String(255), nullable=False),
     Column("source", String(50), index=True),
@@ -97,8 +99,8 @@ checkpoint = Table(
 dataset_usage_events = Table(
     "dataset_usage_events",
     metadata,
-    Column("trajectory_id", String(191), nullable=False, index=True),
-    Column("run_id", String(191), nullable=False),
+    Column("trajectory_id", String(_LONGEST), nullable=False, index=True),
+    Column("run_id", String(_LONGEST), nullable=False),
     Column("model_version", String(512)),
     Column("used_delta", Integer, nullable=False, server_default="0"),
     Column("event_type", Enum("INSERT", "UPDATE", "USE", native_enum=False), nullable=False),
@@ -109,12 +111,12 @@ dataset_usage_events = Table(
 trainable_group = Table(
     "trainable_group",
     metadata,
-    Column("trajectory_id", String(191), index=True),
-    Column("task_id", String(191)),
+    Column("trajectory_id", String(_LONGEST), index=True),
+    Column("task_id", String(_LONGEST)),
     Column("reward", Double),
-    Column("model_version", String(191)),
+    Column("model_version", String(_LONGEST)),
     Column("create_at", TIMESTAMP),
-    Column("run_id", String(191)),
+    Column("run_id", String(_LONGEST)),
     **MYSQL,
 )
 
@@ -160,13 +162,14 @@ def record_uses(connection: Connection, some: Sequence[int], delta: int) -> None
 
 def record_checkpoint(connection: Connection, one: Checkpoint) -> None:
     """Writes a checkpoint."""
-    own = checkpoint.c.version == one.version[:50]
+    version = one.version if len(one.version) <= _LONGEST else key_of(one.version)
+    own = checkpoint.c.version == version
     now = _time(time.time())
-    values = {"name": one.name[:50], "status": one.status[:20], "path": one.path[:255], "updated_at": now}
+    values = {"name": one.name[:_LONGEST], "status": one.status[:20], "path": one.path[:255], "updated_at": now}
     if connection.execute(select(func.count()).select_from(checkpoint).where(own)).scalar():
         connection.execute(update(checkpoint).where(own).values(**values))
     else:
-        connection.execute(insert(checkpoint).values(**values, version=one.version[:50], created_at=now))
+        connection.execute(insert(checkpoint).values(**values, version=version, created_at=now))
 
 
 def fill_groups(connection: Connection, groups: Iterable[TrainableGroup]) -> None:
@@ -204,14 +207,14 @@ def _attempt(row: Any) -> Path:
 
 def _run_values(row: Any, questions: Mapping[str, str]) -> dict[str, Any]:
     values = {
-        "run_id": row.run_id[:191],
+        "run_id": row.run_id[:_LONGEST],
         "trajectory_id": _trajectory(row),
-        "task_id": row.item_id[:191],
+        "task_id": row.item_id[:_LONGEST],
         "trace_id": f"{_trajectory(row)}/attempt-{row.attempt}",
         "split_dir": str(_attempt(row))[:512],
         "reward": row.reward,
         "num_chunks": row.traces,
-        "model_version": (row.version or "")[:191],
+        "model_version": (row.version or "")[:_LONGEST],
         "create_at": _time(row.ended or time.time()),
     }
     return values | ({"instruction": questions[row.item_id][:1024]} if row.item_id in questions else {})
@@ -228,8 +231,8 @@ def _chunks(row: Any) -> list[dict[str, Any]]:
 def _event(row: Any, kind: str, delta: int) -> dict[str, Any]:
     return {
         "trajectory_id": _trajectory(row),
-        "run_id": row.run_id[:191],
-        "model_version": (row.version or "")[:191],
+        "run_id": row.run_id[:_LONGEST],
+        "model_version": (row.version or "")[:_LONGEST],
         "used_delta": delta,
         "event_type": kind,
         "created_at": _time(time.time()),

@@ -189,7 +189,10 @@ def test_it_holds_off_while_everything_is_lost(running: Cluster) -> None:
         (("--data-path", "x", "--checkpoints", "y"), "--checkpoints: name the pool"),
         (("--data-path", "x", "--run-id", "y"), "--run-id: the loop names its runs itself"),
         (("--data-path", "x", "--policy", "luck"), "unknown sampling policy 'luck'"),
-        (("--data-path", "x", "--policy-option", "luck=1"), "--policy fixed does not accept its options"),
+        (
+            ("--data-path", "x", "--policy-option", "luck=1"),
+            "--policy-option: 'luck' is none of --policy fixed: it has level_after",
+        ),
         (("--name", "../x", "--data-path", "x"), "--name"),
         (("--state",), "is not the folder of a service loop"),
     ],

@@ -61,7 +61,8 @@ def test_from_a_run_to_a_claim_that_is_given_back() -> None:
 
 
 def test_checkpoints_are_registered_and_shown() -> None:
-    assert command("checkpoint").stdout == "the index has no version of a model\n"
+    with pytest.raises(UserError, match=r"^there is no index results/index\.sqlite: rollouts index add RUN makes it$"):
+        command("checkpoint")
     command("add", "night-1")
 
     (registered,) = told(
@@ -97,8 +98,16 @@ def test_the_older_systems_tables_are_written_where_asked() -> None:
     ],
 )
 def test_what_is_wrong_is_one_sentence(arguments: tuple[str, ...], said: str) -> None:
+    command("checkpoint", "step-0")
     with pytest.raises(UserError, match=said):
         command(*arguments)
+
+
+@pytest.mark.parametrize("arguments", [("groups",), ("claims",), ("checkpoint",), ("give-back", "1")])
+def test_to_look_at_an_index_makes_none(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"^there is no index"):
+        command(*arguments)
+    assert not (tmp_path / "results" / "index.sqlite").exists()
 
 
 @pytest.mark.parametrize("url", ["postgresql://me:hidden-1@host/name", "mysql://host/name?passwd=hidden-1"])

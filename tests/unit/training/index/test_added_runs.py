@@ -123,6 +123,16 @@ def test_a_run_that_was_moved_is_the_same_run(index: Index, tmp_path: Path) -> N
     assert claim.groups[0].rewards == (0.0, 1.0)
 
 
+def test_a_run_whose_folder_got_another_name_is_the_same_run(index: Index, tmp_path: Path) -> None:
+    folder = add(index, tmp_path / "night-1", {"a": [1.0, 0.0]})
+    renamed = folder.path.rename(tmp_path / "best night")
+
+    assert index.add(renamed) == Added("night-1", 0, 0, 2, {}, "")
+    claim = index.claim(Rule(size=2), groups=1, by="trainer")
+    assert claim is not None
+    assert claim.groups[0].rewards == (0.0, 1.0)
+
+
 def test_two_runs_of_one_id_are_not_mixed(index: Index, tmp_path: Path) -> None:
     folder = add(index, tmp_path / "night-1", {"a": [1.0]})
     shutil.copytree(folder.path, tmp_path / "copy" / "night-1")

@@ -88,6 +88,21 @@ def test_what_can_no_longer_be_read_is_counted(index: Index, tmp_path: Path) -> 
     assert group.problem == "rollout a#1 of run night-1 was rolled out again: add the run to the index again"
 
 
+def test_groups_of_which_nothing_can_be_read_stay_for_others(index: Index, tmp_path: Path) -> None:
+    folder = add(index, tmp_path / "night-1", {"a": [1.0, 0.0]})
+    moved = folder.path.rename(tmp_path / "moved")
+    before = shown(index.groups(RULE))
+
+    with pytest.raises(
+        UserError, match=r"^no rollout of 1 group can be read, and none is taken .*night-1/.*No such file"
+    ):
+        index.claim(RULE, groups=1, by="trainer")
+
+    assert (shown(index.groups(RULE)), index.claims()) == (before, [])
+    index.add(moved)
+    assert index.claim(RULE, groups=1, by="trainer") is not None
+
+
 @pytest.mark.parametrize(("name", "count"), [("", 1), ("x" * 201, 1), ("a\0b", 1), ("trainer", 0)])
 def test_a_claim_that_makes_no_sense_is_refused(index: Index, name: str, count: int) -> None:
     with pytest.raises(UserError, match=r"^(by|groups): must be "):

@@ -119,6 +119,15 @@ def test_a_checkpoint_is_one_row(url: str) -> None:
     ]
 
 
+def test_versions_with_the_same_beginning_are_two_rows(url: str) -> None:
+    index = Index(url, seed_schema=True)
+
+    for end_of_version in "ab":
+        index.checkpoint("runs/2026-11/policy-" + "x" * 60 + end_of_version)
+
+    assert rows(url, "SELECT count(*), count(DISTINCT version) FROM checkpoint") == [(2, 2)]
+
+
 def test_names_that_are_too_long_for_a_column_are_still_told_apart(url: str, tmp_path: Path) -> None:
     index = Index(url, seed_schema=True)
     add(index, tmp_path / "night-1", {"x" * 180 + end_of_id: [1.0] for end_of_id in "ab"})
