@@ -96,16 +96,7 @@ def serve(
     folder = Path(resolved.output_dir).resolve() / f"{name}{_FOLDER}"
     if state:
         return _show_state(folder, as_json=as_json)
-    if resolved.run_id is not None:
-        raise UserError("--run-id: the loop names its runs itself: give it a --name")
-    if not resolved.evaluate_results:
-        raise UserError("--no-evaluate-results: the rewards of a loop's groups are their scores")
-    if (stream is None) == (resolved.data.path is None):
-        raise UserError("--data-path or --stream: name one of them, where the items come from")
-    if resolved.data.path == STANDARD_INPUT:
-        raise UserError("--data-path: the loop reads its data again and again, and standard input can be read once")
-    if checkpoints is not None and resolved.model.pool is None:
-        raise UserError("--checkpoints: name the pool of the servers that get them (--model-pool)")
+    _check(resolved, stream, checkpoints)
     from rollout_tasks.redis_client import checked_client  # here, so that a refusal is fast
     from rollout_tasks.runs.store import RunStore
     from rollout_tasks.training.sampling_policy import sampling_policy
@@ -135,6 +126,24 @@ def serve(
             on_end=_added_to_index if index else None,
         )
         return _run(loop, folder, as_json=as_json)
+
+
+def _check(config: RunConfig, stream: str | None, checkpoints: Path | None) -> None:
+    """Refuses options that contradict each other.
+
+    Raises:
+        UserError: Two do, or one is missing.
+    """
+    if config.run_id is not None:
+        raise UserError("--run-id: the loop names its runs itself: give it a --name")
+    if not config.evaluate_results:
+        raise UserError("--no-evaluate-results: the rewards of a loop's groups are their scores")
+    if (stream is None) == (config.data.path is None):
+        raise UserError("--data-path or --stream: name one of them, where the items come from")
+    if config.data.path == STANDARD_INPUT:
+        raise UserError("--data-path: the loop reads its data again and again, and standard input can be read once")
+    if checkpoints is not None and config.model.pool is None:
+        raise UserError("--checkpoints: name the pool of the servers that get them (--model-pool)")
 
 
 @cache
