@@ -195,7 +195,8 @@ def _run(loop: ServiceLoop, folder: Path, *, as_json: bool) -> int:
     # Here, because `--help` needs none of it and it is slow to import.
     from rollout_tasks.training.service_loop.state_file import StateFile
 
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    logging.basicConfig(format="%(message)s", stream=sys.stderr)
+    logging.getLogger("rollout_tasks").setLevel(logging.INFO)  # other packages tell of each request
     leave = threading.Event()
 
     def stop(_number: int, _frame: FrameType | None) -> None:
