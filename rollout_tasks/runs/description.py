@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import hashlib
 import json
 import os
@@ -277,6 +278,12 @@ class RunDescription:
         return UserError(
             f"--run-id: {self._folder} exists already; take another name, or continue it with rollouts resume"
         )
+
+
+def remove_unmade(folder: Path) -> None:
+    """Removes what killed submissions of a run left beside its folder's place; for whoever knows that none goes on."""
+    for other in folder.parent.glob(f".{glob.escape(folder.name)}.*{_NEW}"):
+        shutil.rmtree(other, ignore_errors=True)
 
 
 def _remove_abandoned(new: Path) -> None:

@@ -80,7 +80,7 @@ def check_groups(cluster: Cluster) -> Counter[str]:
         assert [row["score"] for row in rows] == line["rewards"]
         attempts = [path for path in Path(run.path).rglob("result.json") if path.parent.name.isdigit()]
         assert len(attempts) == ROLLOUTS, "one result for each rollout"
-    runs = {path.name for path in cluster.results.iterdir() if (path / "run.json").exists()}
+    runs = {path.name for path in cluster.results.iterdir() if not path.name.endswith(".service")}
     assert runs == {line["run_id"] for line in begun.values()}
     return Counter(line["key"] for line in begun.values())
 

@@ -18,6 +18,7 @@ from kombu.exceptions import OperationalError
 from benchmark.errors import BenchmarkError
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
+from rollout_tasks.runs.description import remove_unmade
 from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.waits import pool_status, waits_for
@@ -143,6 +144,7 @@ class ServiceLoop:
             if group.was_submitted:
                 self._groups[number] = group
             else:
+                remove_unmade(group.folder.path)
                 self._journal.withdraw(number)
         self._recovered = True
 
