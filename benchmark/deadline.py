@@ -49,10 +49,15 @@ class Deadline(float):
 def with_deadlines(client: httpx2.Client) -> httpx2.Client:
     """Returns the client, which from now on keeps a timeout that is a `Deadline`."""
     for transport in (client._transport, *client._mounts.values()):
-        pool: Any = getattr(transport, "_pool", None)
-        if pool is not None:
-            pool._network_backend = _Backend(pool._network_backend)  # httpx2 has no argument for it
+        keep_deadlines(transport)
     return client
+
+
+def keep_deadlines(transport: object) -> None:
+    """Has a transport of httpx or httpx2 keep a timeout that is a `Deadline` from now on."""
+    pool: Any = getattr(transport, "_pool", None)
+    if pool is not None:
+        pool._network_backend = _Backend(pool._network_backend)  # there is no argument for it
 
 
 class _Backend:

@@ -23,6 +23,7 @@ from rollout_tasks.config_fields import (
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.model_config import ModelConfig, ModelRole, model_roles
 from rollout_tasks.validation_messages import clause, location_of, shown
+from rollout_tasks.web_config import WebConfig
 
 MOST_ROLLOUTS = 10_000
 """Of an item in a run."""
@@ -237,6 +238,7 @@ class RunConfig(Part):
     limits: Limits = Limits()
     vm: VMConfig = VMConfig()
     desktop: DesktopConfig = DesktopConfig()
+    web: WebConfig = WebConfig()
     simulated: SimulatedConfig = SimulatedConfig()
     num_rollouts: int = option(
         5,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
+from urllib.parse import urlsplit
 
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -75,6 +76,20 @@ class Settings(BaseSettings):
         description="Hosts of your own network, as NAME or NAME:PORT with commas between, that tasks' files may come from.",
     )
 
+    search_url: SecretStr | None = Field(
+        None,
+        validation_alias="ROLLOUT_SEARCH_URL",
+        description="The search service of web runs, as in http://127.0.0.1:8888; default: --web-search's own.",
+    )
+    search_key: SecretStr | None = Field(
+        None, validation_alias="ROLLOUT_SEARCH_KEY", description="The search service's key."
+    )
+    web_hosts: str = Field(
+        "",
+        validation_alias="ROLLOUT_WEB_HOSTS",
+        description="Hosts of your own network, as NAME or NAME:PORT with commas between, whose pages web runs may visit.",
+    )
+
     trust_tasks: bool = Field(
         False,
         validation_alias="ROLLOUT_TRUST_TASKS",
@@ -100,7 +115,16 @@ class Settings(BaseSettings):
             checked_redis_url(url.get_secret_value())
         return url
 
-    @field_validator("download_hosts")
+    @field_validator("search_url")
+    @classmethod
+    def _is_service(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None:
+            parts = urlsplit(url.get_secret_value().strip())
+            if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+                raise ValueError("must look like http://host:port")
+        return url
+
+    @field_validator("download_hosts", "web_hosts")
     @classmethod
     def _are_hosts(cls, words: str) -> str:
         if wrong := [word for word in words.split(",") if any(sign in word.strip() for sign in "/@ *")]:
@@ -110,7 +134,12 @@ class Settings(BaseSettings):
     @property
     def trusted_hosts(self) -> frozenset[str]:
         """The hosts of `download_hosts`."""
-        return frozenset(host for word in self.download_hosts.split(",") if (host := word.strip().lower().rstrip(".")))
+        return _hosts(self.download_hosts)
+
+    @property
+    def visitable_hosts(self) -> frozenset[str]:
+        """The hosts of `web_hosts`."""
+        return _hosts(self.web_hosts)
 
     @property
     def silent_seconds(self) -> float:
@@ -164,6 +193,10 @@ def checked_key(key: str, variable: str = "OPENAI_API_KEY") -> str:
         return plain_key(key)
     except ValueError as error:
         raise UserError(f"{variable}: {error}") from error
+
+
+def _hosts(words: str) -> frozenset[str]:
+    return frozenset(host for word in words.split(",") if (host := word.strip().lower().rstrip(".")))
 
 
 def trust_tasks() -> None:

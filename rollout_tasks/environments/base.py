@@ -102,6 +102,26 @@ class Conformance:
         return f"item {self.item.id!r}: {verb} {'; '.join(self.reasons)}"
 
 
+class TextTooLong(Exception):
+    """A text is longer than the model can take."""
+
+
+class TextModel(Protocol):
+    """The run's model as an environment asks it, in a session of its own; its cost counts as the attempt's."""
+
+    def answer(self, instruction: str, text: str) -> str:
+        """Returns what the model replies, without its thinking; may be empty.
+
+        Args:
+            instruction: The system message.
+            text: The user message.
+
+        Raises:
+            TextTooLong: It is longer than the model can take.
+            RolloutFailure: The model gives no reply.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class EnvironmentContext:
     """What an environment is made from, once per attempt."""
@@ -115,6 +135,8 @@ class EnvironmentContext:
     """Which attempt of the rollout this is, from 1."""
     index: int = 0
     """Which of the item's rollouts this is, from 0."""
+    model: TextModel | None = None
+    """For environments that declare `asks_model`; None where nobody has a model for them, as in a service of desktops."""
 
 
 class World(Protocol):
@@ -159,6 +181,8 @@ class Environment(World, Protocol):
     """Whether every item must have an answer for the run's metric to compare with: the environment gives no score itself."""
     scores_unfinished: ClassVar[bool] = False
     """Whether an episode whose turns or tokens are used up is evaluated: what it left counts, whoever said that it was done."""
+    asks_model: ClassVar[bool] = False
+    """Whether it asks the run's model itself (`EnvironmentContext.model`)."""
     queue: ClassVar[str]
     """The Celery queue of its rollouts, as in ``rollout.light``."""
     default_agent: ClassVar[str]

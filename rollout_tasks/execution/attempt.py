@@ -19,6 +19,7 @@ from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.base import Environment, EnvironmentContext, VMAccess
 from rollout_tasks.errors import EpisodeInterrupted, FailureClass, RolloutFailure, boundary
 from rollout_tasks.execution.checked_environment import CheckedEnvironment, prepared
+from rollout_tasks.execution.environment_model import model_of_environment
 from rollout_tasks.execution.heartbeat import Pulse
 from rollout_tasks.execution.leased_vm import leased_vm
 from rollout_tasks.execution.stages import closing, limited, made, preparing
@@ -112,7 +113,7 @@ class Attempt:
         item_id, index = split_rollout_id(self.rollout_id)
         with boundary(FailureClass.MODEL, "the model's configuration"):
             session = session_id(self.run_id, item_id, index, self.number)
-            meter = open_models(self.config, session)
+            meter = open_models(self.config, session, for_environment=environment_class.asks_model)
         opened: list[CheckedEnvironment] = []
         try:
             with (
@@ -120,7 +121,14 @@ class Attempt:
                 self._recording(environment_class, vm) as trajectory,
                 closing(pulse, opened),
             ):
-                context = EnvironmentContext(self.config, self.directory, vm, attempt=self.number, index=index)
+                context = EnvironmentContext(
+                    self.config,
+                    self.directory,
+                    vm,
+                    attempt=self.number,
+                    index=index,
+                    model=model_of_environment(meter),
+                )
                 episode, score = self._act(environment_class, context, meter, trajectory, opened, pulse)
         except (RolloutFailure, EpisodeInterrupted) as failure:
             failure_class, error = failure.failure_class, str(failure)

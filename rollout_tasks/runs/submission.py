@@ -117,7 +117,8 @@ def new_submission(
         images: The images of the desktops.
     """
     run_id = config.run_id or new_run_id(config)
-    config = config.model_copy(update={"run_id": run_id, "output_dir": Path(config.output_dir).resolve()})
+    places = {"output_dir": Path(config.output_dir).resolve(), "web": config.web.resolved()}
+    config = config.model_copy(update={"run_id": run_id, **places})
     folder = RunFolder(Path(config.output_dir) / run_id)
     todo = rollout_ids(benchmark.items, config.rollouts_per_item)
     source = Source(benchmark.name, str(benchmark.path), benchmark.skipped, doubted, images)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import urllib.request
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -33,6 +33,8 @@ def opened(
     timeout: httpx.Timeout,
     trusted: Collection[str] = (),
     hosts: Collection[str] | None = None,
+    before_each: Callable[[httpx.URL], object] | None = None,
+    transport: PublicTransport | None = None,
     **sent: Any,
 ) -> Iterator[httpx.Response]:
     """Sends a request that may only reach the internet, redirects included; does not read the redirects' bodies.
@@ -43,6 +45,8 @@ def opened(
         timeout: For connecting, and for silence.
         trusted: See `PublicTransport`.
         hosts: The only hosts that it may reach, redirects included, in lower case; None: all of the internet.
+        before_each: Called with the address of each request, redirects included; what it raises ends them.
+        transport: Sends the requests, and is closed; default: one that trusts `trusted`.
         sent: Other arguments of `httpx.Client.build_request`.
 
     Yields:
@@ -54,12 +58,14 @@ def opened(
             the body is compressed.
         httpx.InvalidURL: The URL is not valid.
     """
-    with httpx.Client(transport=PublicTransport(trusted), timeout=timeout) as client:
+    with httpx.Client(transport=transport or PublicTransport(trusted), timeout=timeout) as client:
         request = client.build_request(method, url, **sent)
         request.headers["Accept-Encoding"] = "identity"
         for _ in range(MOST_REDIRECTS + 1):
             if hosts is not None and {_host(request.url), request.url.host}.isdisjoint(hosts):
                 raise httpx.RequestError(f"it leads to {request.url.host}, which it may not", request=request)
+            if before_each is not None:
+                before_each(request.url)
             response = client.send(request, stream=True)
             if response.next_request is None:
                 break
@@ -79,17 +85,25 @@ def opened(
 class PublicTransport(httpx.BaseTransport):
     """Sends requests to public addresses, and to trusted hosts at any address."""
 
-    def __init__(self, trusted: Collection[str] = (), resolve: Resolve | None = None) -> None:
+    def __init__(
+        self,
+        trusted: Collection[str] = (),
+        resolve: Resolve | None = None,
+        made: Callable[[httpx.HTTPTransport], object] = lambda _transport: None,
+    ) -> None:
         """Does not connect yet.
 
         Args:
             trusted: Hosts, as ``name`` or ``name:port`` in lower case, that may have any address.
             resolve: Resolves names; default: as this machine does.
+            made: Called with each transport that connections are made with, before its first use.
         """
         self._trusted = frozenset(trusted)
         self._resolve = resolve
         # A kept-alive connection would be reused for another name at this address, whose certificate was not checked.
         self._direct = httpx.HTTPTransport(limits=httpx.Limits(max_keepalive_connections=0))
+        self._made = made
+        made(self._direct)
         self._proxies: dict[str, httpx.HTTPTransport] = {}
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
@@ -136,6 +150,7 @@ class PublicTransport(httpx.BaseTransport):
         if proxy not in self._proxies:
             try:
                 self._proxies[proxy] = httpx.HTTPTransport(proxy=proxy)
+                self._made(self._proxies[proxy])
             except (
                 ImportError,
                 ValueError,

@@ -1,4 +1,4 @@
-"""Rules that derive what the scripted model says: from worked answers, wrong on purpose, or as a judge."""
+"""Rules that derive what the scripted model says: from worked answers, wrong on purpose, as a judge, or of a page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from typing import Any
 from benchmark.items import WORKED_ANSWER, Item
 from benchmark.judge import CORRECT, INCORRECT, JUDGE_MARK
 from benchmark.text_metrics import NUMERIC_TOLERANCE, normalize
+from rollout_tasks.page_summary import SUMMARY_MARK, read_summary_question
 
+_SUMMARY_LINES = 5
 _ANNOTATION = re.compile(r"<<([^<>=]+)=[^<>]*>>")
 _RESULT = re.compile(r"^####\s*(\S.*)$", re.MULTILINE)
 _NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?")
@@ -72,6 +74,29 @@ def verdict(messages: Sequence[Mapping[str, Any]]) -> str | None:
     else:
         correct = f" {normalize(reference)} " in f" {normalize(graded)} "
     return CORRECT if correct else INCORRECT
+
+
+def is_summary_request(messages: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the request asks what a page says toward a goal."""
+    first = messages[0] if messages else {}
+    return first.get("role") == "system" and text_of(first).startswith(SUMMARY_MARK)
+
+
+def summary(messages: Sequence[Mapping[str, Any]]) -> str | None:
+    """Returns the lines of a page that share most words with the goal, in the page's order.
+
+    Returns:
+        None when the request lacks the fields ``Goal:`` and ``Page:``.
+    """
+    fields = read_summary_question(text_of(messages[-1]))
+    if fields is None:
+        return None
+    goal, page = fields
+    wanted = set(normalize(goal).split())
+    lines = [line.strip() for line in page.splitlines() if line.strip()]
+    shared = [len(wanted & set(normalize(line).split())) for line in lines]
+    best = sorted(range(len(lines)), key=lambda number: (-shared[number], number))[:_SUMMARY_LINES]
+    return "\n".join(lines[number] for number in sorted(best) if shared[number]) or "The page says nothing of that."
 
 
 def text_of(message: Mapping[str, Any]) -> str:

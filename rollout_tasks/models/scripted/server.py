@@ -22,7 +22,7 @@ from rollout_tasks.models.client import SESSION_HEADER
 from rollout_tasks.models.scripted.fault_replies import error_response, faulty_response
 from rollout_tasks.models.scripted.faults import FaultRule, Faults, parse_faults
 from rollout_tasks.models.scripted.pointing import unseen, with_places
-from rollout_tasks.models.scripted.policies import verdict
+from rollout_tasks.models.scripted.policies import summary, verdict
 from rollout_tasks.models.scripted.replies import MODEL_NAME, as_response, assistant_message, completion
 from rollout_tasks.models.scripted.scripts import Scripts
 from rollout_tasks.models.scripted.sessions import SessionId, Sessions, turn_of
@@ -97,7 +97,7 @@ class ScriptedModel:
             )
         messages = request["messages"]
         session = self._sessions.identify(http_request.headers.get(SESSION_HEADER), messages)
-        message = _verdict(messages) if session.role == "judge" else self._next_turn(session, request)
+        message = self._message(session, request)
         if isinstance(message, str):
             return error_response(422, "no_script", message)
         body = completion(message, request, f"chatcmpl-{next(self._numbers)}")
@@ -108,6 +108,14 @@ class ScriptedModel:
         if self._latency:
             await asyncio.sleep(self._latency)
         return as_response(body, request)
+
+    def _message(self, session: SessionId, request: dict[str, Any]) -> dict[str, Any] | str:
+        """Returns the assistant message, or a sentence why there is none."""
+        if session.role == "judge":
+            return _verdict(request["messages"])
+        if session.role == "environment":
+            return _summary(request["messages"])
+        return self._next_turn(session, request)
 
     def _next_turn(self, session: SessionId, request: dict[str, Any]) -> dict[str, Any] | str:
         """Returns the assistant message, or a sentence why there is none."""
@@ -193,6 +201,13 @@ def _verdict(messages: list[dict[str, Any]]) -> dict[str, Any] | str:
     text = verdict(messages)
     if text is None:
         return "The judge's request lacks 'Reference answer:' or 'Answer to grade:'."
+    return {"role": "assistant", "content": text}
+
+
+def _summary(messages: list[dict[str, Any]]) -> dict[str, Any] | str:
+    text = summary(messages)
+    if text is None:
+        return "The environment's request is none for a summary, with 'Goal:' and 'Page:'."
     return {"role": "assistant", "content": text}
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 from urllib.parse import unquote
 
 from benchmark.items import Item
-from rollout_tasks.models.scripted.policies import is_judge_request, text_of
+from rollout_tasks.models.scripted.policies import is_judge_request, is_summary_request, text_of
 
 FAULTY_CALL_PREFIX = "call_fault_"
 WAITING_CALL_PREFIX = "call_wait_"
@@ -22,7 +22,7 @@ _COUNT = re.compile(r"[0-9]{1,9}")
 class SessionId:
     """Whose request it is."""
 
-    role: Literal["rollout", "judge"]
+    role: Literal["rollout", "judge", "environment"]
     item_id: str | None
     index: int = 0
     attempt: int = 1
@@ -31,8 +31,8 @@ class SessionId:
 class Sessions:
     """Recognises sessions by header, else by the question in the first user message.
 
-    The header is ``<run id>/<item id>/<index>/<attempt>`` from rollouts and ``judge/<item id>`` from judges, their parts
-    percent-encoded.
+    The header is ``<run id>/<item id>/<index>/<attempt>`` from rollouts, with ``/environment`` behind it from their
+    environments, and ``judge/<item id>`` from judges, their parts percent-encoded.
     """
 
     def __init__(self, items: Iterable[Item]) -> None:
@@ -44,6 +44,8 @@ class Sessions:
         named = _from_header(header) if header else None
         if is_judge_request(messages):
             return SessionId("judge", named.item_id if named else None)
+        if is_summary_request(messages):
+            return replace(named, role="environment") if named else SessionId("environment", None)
         return named or SessionId("rollout", self._item_id(messages))
 
     def _item_id(self, messages: Sequence[Mapping[str, Any]]) -> str | None:
@@ -71,4 +73,6 @@ def _from_header(header: str) -> SessionId | None:
         return SessionId("judge", parts[1])
     if len(parts) == 4 and all(_COUNT.fullmatch(part) for part in parts[2:]):
         return SessionId("rollout", parts[1], int(parts[2]), int(parts[3]))
+    if len(parts) == 5 and parts[4] == "environment" and all(_COUNT.fullmatch(part) for part in parts[2:4]):
+        return SessionId("environment", parts[1], int(parts[2]), int(parts[3]))
     return None
