@@ -54,8 +54,8 @@ def page_url(text: str) -> httpx.URL:
         raise Refused(f"its address has more than {LONGEST_URL:,} characters")
     try:
         url = httpx.URL(text if _SCHEME.match(text) else f"https://{text}")
-        _ = url.raw_host.decode("ascii")
-        if url.scheme in {"http", "https"} and url.host:
+        host = url.raw_host.decode("ascii")
+        if url.scheme in {"http", "https"} and host and "%" not in host:
             return url.copy_with(fragment=None, userinfo=b"")
     except (httpx.InvalidURL, UnicodeError, ValueError) as error:
         raise Refused(_NOT_AN_ADDRESS) from error

@@ -7,6 +7,7 @@ import re
 MOST_PLACES = 10
 AROUND = 300
 """Characters shown before and after a place."""
+LONGEST_PLACE = 1_500
 PART = 8_000
 """Characters of one part."""
 
@@ -27,7 +28,7 @@ def places(text: str, wanted: str) -> tuple[int, list[tuple[int, str]]]:
     for start, end in found:
         begin, stop = max(0, start - AROUND), min(len(text), end + AROUND)
         if shown and begin <= shown[-1][1]:
-            shown[-1] = (shown[-1][0], min(stop, shown[-1][0] + PART))
+            shown[-1] = (shown[-1][0], min(stop, shown[-1][0] + LONGEST_PLACE))
         elif len(shown) < MOST_PLACES:
             shown.append((begin, stop))
         else:

@@ -1,0 +1,85 @@
+"""No page leads to this machine or its networks: whatever notation, name or redirect it has. A server there is never asked."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.hostile.random_replies.answers import Answer, AnswerServer, Request, Sent
+from tests.integration.environments.web.conftest import HostileSite, Opened
+
+RESOLVED = {
+    "loopback.example": "127.0.0.1",
+    "private.example": "10.1.2.3",
+    "metadata.example": "169.254.169.254",
+    "six.example": "::1",
+    "mapped.example": "::ffff:127.0.0.1",
+    "nat64.example": "64:ff9b::7f00:1",
+    "unique.example": "fd00::1",
+}
+"""What DNS says."""
+PRIVATE = [
+    *("127.0.0.1", "127.1", "127.0.0.1.", "2130706433", "0x7f000001", "0177.0.0.1", "0x7f.1", "0", "0.0.0.0"),  # noqa: S104
+    *("10.0.0.1", "172.16.0.1", "192.168.0.1", "169.254.169.254", "100.64.0.1", "198.18.0.1", "255.255.255.255"),
+    *("[::1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::1]", "[fe80::1]"),
+    *("[fd00::1]", "localhost", "LOCALHOST", "localhost.", "sub.localhost", "user:password@127.0.0.1", "①②⑦.⓪.⓪.①"),
+    *RESOLVED,
+]
+
+
+REFUSED = re.compile("has no address|is not the address of a page|Invalid ")
+"""What may be said; the last by the HTTP client, of a redirect."""
+
+
+@pytest.fixture
+def inner() -> Iterator[tuple[AnswerServer, list[str]]]:
+    """A server of this machine's own, which no page may lead to, and what it was asked."""
+    asked: list[str] = []
+
+    def answer(request: Request) -> Sent:
+        asked.append(request.path)
+        return [b""]
+
+    server = AnswerServer(answer)
+    yield server, asked
+    server.close()
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = socket.getaddrinfo
+
+    def getaddrinfo(host: Any, *more: Any, **options: Any) -> Any:
+        return real(RESOLVED.get(str(host).rstrip("."), host), *more, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+
+
+@pytest.mark.usefixtures("names")
+@pytest.mark.parametrize("host", PRIVATE)
+def test_no_private_address_is_visited(
+    host: str, web: Opened, inner: tuple[AnswerServer, list[str]], site: HostileSite
+) -> None:
+    server, asked = inner
+    place = f"http://{host}:{server.port}/"
+    site.robots = lambda: Answer(b"", status=404)
+    environment = web(visit_seconds=10)
+
+    direct, redirected = environment.visit(place), environment.visit(f"{site.url}/to/{place}")
+
+    assert (direct.status, redirected.status) == ("failed", "failed")
+    assert REFUSED.search(direct.response), direct
+    assert REFUSED.search(redirected.response), redirected
+    assert "\n" not in direct.response
+    assert asked == []
+
+
+def test_only_the_port_that_is_allowed_is_visited(web: Opened, inner: tuple[AnswerServer, list[str]]) -> None:
+    server, asked = inner
+
+    assert "has no address on the internet" in web().visit(f"http://127.0.0.1:{server.port}/").response
+    assert asked == []
