@@ -8,9 +8,11 @@ itself: what it may reach is for its owner to decide.
 from __future__ import annotations
 
 import re
+import ssl
 import urllib.request
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import httpx
@@ -101,7 +103,7 @@ class PublicTransport(httpx.BaseTransport):
         self._trusted = frozenset(trusted)
         self._resolve = resolve
         # A kept-alive connection would be reused for another name at this address, whose certificate was not checked.
-        self._direct = httpx.HTTPTransport(limits=httpx.Limits(max_keepalive_connections=0))
+        self._direct = httpx.HTTPTransport(verify=_authorities(), limits=httpx.Limits(max_keepalive_connections=0))
         self._made = made
         made(self._direct)
         self._proxies: dict[str, httpx.HTTPTransport] = {}
@@ -149,7 +151,7 @@ class PublicTransport(httpx.BaseTransport):
             return self._direct
         if proxy not in self._proxies:
             try:
-                self._proxies[proxy] = httpx.HTTPTransport(proxy=proxy)
+                self._proxies[proxy] = httpx.HTTPTransport(verify=_authorities(), proxy=proxy)
                 self._made(self._proxies[proxy])
             except (
                 ImportError,
@@ -163,6 +165,12 @@ class PublicTransport(httpx.BaseTransport):
         """Ends all connections."""
         for transport in (self._direct, *self._proxies.values()):
             transport.close()
+
+
+@lru_cache(maxsize=1)
+def _authorities() -> ssl.SSLContext:
+    """Returns whom this process trusts to sign certificates; reading the list takes longer than many a request."""
+    return httpx.create_ssl_context()
 
 
 def _sent_to(address: str, request: httpx.Request) -> httpx.Request:
