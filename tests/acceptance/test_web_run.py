@@ -1,4 +1,4 @@
-"""Web runs through the command: the example's record is replayed, and a run that visits a site is replayed after the site is gone."""
+"""Web runs through the command: the example's record is replayed, and a run that visits a site is replayed without the site."""
 
 from __future__ import annotations
 

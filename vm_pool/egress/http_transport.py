@@ -7,6 +7,7 @@ itself: what it may reach is for its owner to decide.
 
 from __future__ import annotations
 
+import logging
 import re
 import ssl
 import urllib.request
@@ -20,6 +21,9 @@ import httpx
 from vm_pool.egress.addresses import Resolve, Unresolved, public_addresses
 
 MOST_REDIRECTS = 10
+# Its lines would have the whole address of each request, which may be a secret, and is a stranger's words.
+logging.getLogger("httpx").setLevel(logging.WARNING)
+
 _BAD_PROXY = "the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names cannot be used"
 _PORTS = {"http": 80, "https": 443}
 _INTERNET_NAME = re.compile(r"([a-z0-9_-]{1,63}\.)+(?!0x)(?=[a-z0-9_-]*[a-z])[a-z0-9_-]{1,63}")
