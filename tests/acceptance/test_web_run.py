@@ -12,13 +12,11 @@ import pytest
 from rollout_tasks.environments.web.page_reader import PACKAGES
 from tests.acceptance.commands import rollouts
 from tests.conftest import REPOSITORY
+from tests.integration.environments.web.hostile_site import HostileSite
+from tests.integration.environments.web.search_server import KEY, StandInSearch
 
 for package in PACKAGES:
     pytest.importorskip(package, reason="the extra web is not installed")
-
-from tests.integration.environments.web.hostile_site import HostileSite  # noqa: E402 (it needs one of these packages)
-from tests.integration.environments.web.search_server import KEY, StandInSearch  # noqa: E402 (after the others)
-
 pytestmark = pytest.mark.slow
 EXAMPLE = REPOSITORY / "examples" / "web"
 COMMON = ("--env-mode", "web", "--metric", "contains_answer", "--num-rollouts", "1", "--json")

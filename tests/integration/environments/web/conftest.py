@@ -12,20 +12,18 @@ from benchmark.items import Item
 from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.base import EnvironmentContext, TextModel, ToolCall, ToolResult
 from rollout_tasks.environments.web.environment import WebEnvironment
-from rollout_tasks.environments.web.page_reader import PACKAGES, wait_until_imported
+from rollout_tasks.environments.web.page_reader import wait_until_imported
 from rollout_tasks.settings import settings
 from tests.cells_here import no_cells_here
+from tests.integration.environments.web.hostile_site import HostileSite
 from tests.integration.environments.web.search_server import KEY, StandInSearch
 
 ITEM = Item(id="1", question="Who founded the museum?", answer="Ida Marsh")
-for package in PACKAGES:
-    pytest.importorskip(package, reason="the extra web is not installed")
-
-from tests.integration.environments.web.hostile_site import HostileSite  # noqa: E402 (it needs one of these packages)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _cells() -> None:
+@pytest.fixture(scope="session")
+def cells() -> None:
+    """For tests that read pages: skips them where that cannot be done."""
     try:
         WebEnvironment.check_available()
         wait_until_imported()

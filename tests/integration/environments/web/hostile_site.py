@@ -8,9 +8,6 @@ import zlib
 from collections.abc import Callable, Iterator
 from io import BytesIO
 
-from pypdf import PdfWriter
-from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
-
 from tests.hostile.random_replies.answers import HEADS, Answer, AnswerServer, Request, Sent
 
 HTML = "text/html; charset=utf-8"
@@ -103,6 +100,9 @@ def _packed(encoding: str) -> list[bytes]:
 
 def pdf(text: str, *, compressed_megabytes: int = 0) -> bytes:
     """A PDF file of one page that says a text, or whose content is that many megabytes of blanks when it is unpacked."""
+    from pypdf import PdfWriter  # here, because what asks for no PDF file runs without it
+    from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
+
     writer = PdfWriter()
     page = writer.add_blank_page(300, 300)
     font = DictionaryObject(

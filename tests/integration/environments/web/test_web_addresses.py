@@ -12,6 +12,8 @@ import pytest
 from tests.hostile.random_replies.answers import Answer, AnswerServer, Request, Sent
 from tests.integration.environments.web.conftest import HostileSite, Opened
 
+pytestmark = pytest.mark.usefixtures("cells")
+
 RESOLVED = {
     "loopback.example": "127.0.0.1",
     "private.example": "10.1.2.3",

@@ -35,6 +35,7 @@ def episode(web: Web, site: HostileSite) -> list[object]:
     ]
 
 
+@pytest.mark.usefixtures("cells")
 def test_a_replay_is_the_same_without_any_server(
     web: Opened, site: HostileSite, search: StandInSearch, tmp_path: Path
 ) -> None:
@@ -55,6 +56,7 @@ def test_a_replay_is_the_same_without_any_server(
     assert {path: path.read_bytes() for path in (tmp_path / "record").rglob("*") if path.is_file()} == files
 
 
+@pytest.mark.usefixtures("cells")
 def test_a_record_goes_on_and_its_first_answers_stay(
     web: Opened, site: HostileSite, search: StandInSearch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,8 @@ from rollout_tasks.environments.web import passages
 from tests.hostile.random_replies.answers import HEADS, Answer
 from tests.integration.environments.web.conftest import HostileSite, Opened
 
+pytestmark = pytest.mark.usefixtures("cells")
+
 
 class Reader:
     """A model that says what it was given."""
