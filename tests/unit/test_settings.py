@@ -65,6 +65,8 @@ def test_each_documented_variable_is_read(name: str, tmp_path: Path, monkeypatch
         monkeypatch.delenv(other, raising=False)
     before = settings()
     settings.cache_clear()
-    (tmp_path / ".env").write_text(f"{name}={'redis://host/0' if 'REDIS' in name or 'BROKER' in name else '1'}\n")
+    values = {"REDIS_URL": "redis://host/0", "BROKER_URL": "redis://host/0", "SEARCH_URL": "http://host:8888"}
+    value = next((value for ending, value in values.items() if name.endswith(ending)), "1")
+    (tmp_path / ".env").write_text(f"{name}={value}\n")
 
     assert settings() != before

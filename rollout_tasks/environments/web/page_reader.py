@@ -60,7 +60,7 @@ def check_available() -> None:
     """
     if missing := [name for name in PACKAGES if find_spec(name) is None]:
         raise RuntimeError(
-            f"reading pages needs {', '.join(missing)}: install the extra web (pip install 'computer-use-rollouts[web]')"
+            f"reading pages needs packages that are not installed here: uv pip install {' '.join(missing)}"
         )
     try:
         cell_filesystem()
