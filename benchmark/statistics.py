@@ -25,7 +25,7 @@ class Interval:
 
     low: float
     high: float
-    method: Literal["wilson", "t"]
+    method: Literal["wilson", "t", "bootstrap"]
 
 
 @dataclass(frozen=True, slots=True)

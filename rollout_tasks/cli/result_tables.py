@@ -15,18 +15,11 @@ from rich.text import Text
 from benchmark.errors import BenchmarkError
 from benchmark.items import Item
 from benchmark.results import PERFECT, VALID
+from benchmark.run_figures import GROUPS
 from benchmark.stored_report import scan_report
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.verdict import rollout_id_of
 from rollout_tasks.unicode_text import one_line
-
-GROUPS: Mapping[str, frozenset[str]] = {
-    "Office": frozenset({"libreoffice_calc", "libreoffice_impress", "libreoffice_writer"}),
-    "Daily": frozenset({"vlc", "thunderbird", "chrome"}),
-    "Professional": frozenset({"gimp", "vs_code"}),
-}
-"""The groups of OSWorld's domains in its published tables."""
-
 
 UNSOLVED_SHOWN, UNSOLVED_KEPT = 20, 1000
 """Rollouts without the full score: how many the table shows, and how many `--json` has."""
@@ -102,7 +95,7 @@ def tables(folder: RunFolder) -> Tables:
 
 
 def _tables(folder: RunFolder) -> Tables:
-    sums = _Sums(folder, {item.id for item in folder.description.each_item() if _is_infeasible(item)})
+    sums = _Sums(folder, {item.id for item in folder.description.each_item() if is_infeasible(item)})
     report = scan_report(folder.evaluation, sums.add)
     return Tables(
         domains=[sums.domains[name].line(name) for name in sorted(sums.domains)],
@@ -235,6 +228,7 @@ def _line(line: Line) -> dict[str, Any]:
     return asdict(line) | {"score": line.score}
 
 
-def _is_infeasible(item: Item) -> bool:
+def is_infeasible(item: Item) -> bool:
+    """Whether a task of OSWorld cannot be done, so that the right answer is to say so."""
     evaluator = item.metadata.get("evaluator")
     return isinstance(evaluator, dict) and evaluator.get("func") == "infeasible"

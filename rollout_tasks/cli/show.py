@@ -26,14 +26,14 @@ def show(
     """Show a finished run, as in:  [bold]rollouts show results/20260101-120000-math-1a2b[/bold]"""
     folder = find_run(run, output_dir)
     if not folder.evaluation.exists():
-        raise UserError(f"run {folder.path.name} has no report{_why(folder)}")
+        raise UserError(f"run {folder.path.name} has no report{why_no_report(folder)}")
     if as_json:
         program.print_json(tables(folder).as_dict())
     else:
         show_run(folder, table_console())
 
 
-def _why(folder: RunFolder) -> str:
+def why_no_report(folder: RunFolder) -> str:
     """Returns why a run has no report and what to do, as the end of a sentence."""
     from rollout_tasks.cli.run_progress import metric_of, score_again  # here, because it imports Celery
 
