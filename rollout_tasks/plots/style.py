@@ -50,6 +50,8 @@ _STYLE: Any = {
     "ytick.labelsize": 8.5,
     "legend.fontsize": 8.5,
     "legend.frameon": False,
+    "figure.constrained_layout.w_pad": 0.1,
+    "figure.constrained_layout.h_pad": 0.08,
     "svg.hashsalt": "rollouts",  # the same plot is the same file
 }
 _FONTS = ("DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Zen Hei", "Source Han Sans SC")

@@ -19,30 +19,41 @@ _UNITS = (
 )
 """From how many seconds on a time axis has which unit, and its seconds."""
 MOST_TURNS = 100
+_SPANS = 120
+"""Of the time axis of VMs in use: a line that jumps at each of thousands of changes would be a wall."""
 
 
 def vms_in_use(moments: Sequence[float], in_use: Sequence[int], vms: int, share: float) -> Figure:
-    """Draws how many VMs were in use over time.
+    """Draws how many VMs were in use over time, on average over short spans.
 
     Args:
-        moments: Seconds since the first, in order.
+        moments: Seconds since the first, in order, and of some length.
         in_use: How many were in use from then on.
         vms: How many there were.
         share: Of their time, how much they were in use.
     """
     seconds, unit = _unit(moments[-1])
-    with drawing(f"VMs in use: {share:.0%} of the time of {vms:,}") as (figure, axes):
-        times = [moment / seconds for moment in moments]
-        axes.fill_between(times, in_use, step="post", color=COLOURS[0], alpha=0.35, lw=0)
-        axes.plot(times, in_use, drawstyle="steps-post", color=COLOURS[0], lw=1.0)
-        axes.axhline(vms, color=COLOURS[1], lw=1.2, ls="--", label=f"VMs that the run used ({vms:,})")
+    with drawing(f"VMs in use: {share:.0%} of the time of {vms:,} VMs") as (figure, axes):
+        edges, means = _means(moments, in_use)
+        axes.stairs(means, [edge / seconds for edge in edges], fill=True, color=COLOURS[0], alpha=0.75)
+        axes.axhline(vms, color=COLOURS[1], lw=1.4, ls="--", label=f"VMs that the run used ({vms:,})")
         axes.set_ylim(0.0, vms * 1.08)
         whole_numbers(axes.yaxis)
-        axes.set_xlim(0.0, times[-1])
+        axes.set_xlim(0.0, edges[-1] / seconds)
         axes.set_xlabel(f"{unit} since the first VM was granted")
-        axes.set_ylabel("VMs in use")
+        axes.set_ylabel(f"VMs in use, mean of {edges[1] / seconds:.2g} {unit}")
         figure.legend(loc="outside lower left")
     return figure
+
+
+def _means(moments: Sequence[float], in_use: Sequence[int]) -> tuple[list[float], list[float]]:
+    """Returns the edges of equal spans, in seconds, and how many were in use in each, on average."""
+    span = moments[-1] / _SPANS
+    busy = [0.0] * _SPANS
+    for begin, end, count in zip(moments, moments[1:], in_use, strict=False):
+        for number in range(int(begin / span), min(int(end / span), _SPANS - 1) + 1):
+            busy[number] += count * max(0.0, min(end, (number + 1) * span) - max(begin, number * span))
+    return [span * number for number in range(_SPANS + 1)], [one / span for one in busy]
 
 
 def vm_waits(waits: Sequence[tuple[float, float]]) -> Figure:
