@@ -33,6 +33,8 @@ class ScoredItem:
     """Score in [0, 1] of each valid rollout, by its index."""
     score_sum: float
     """Over all rollouts, where a missing score counts 0."""
+    metric: str | None
+    """What scored its rollouts, or the first of them; None if none was scored."""
     content: bytes
     """Digest of question and reference answer: two runs have the same item if it is the same."""
 
@@ -52,6 +54,7 @@ class ScoredReport:
     """The scores of one run."""
 
     metric: str
+    """The report's metric; ``environment`` where that gave all scores."""
     scripted: bool
     """Whether the scripted model gave the answers."""
     items: Mapping[str, ScoredItem]
@@ -100,6 +103,7 @@ def _item(row: Mapping[str, Any], number: int) -> ScoredItem:
         raise TypeError
     valid: dict[int, float] = {}
     indices: set[int] = set()
+    metric: str | None = None
     score_sum = 0.0
     for rollout in row["rollouts"]:
         index, standing, score = rollout["index"], rollout["standing"], _score(rollout["score"])
@@ -111,9 +115,12 @@ def _item(row: Mapping[str, Any], number: int) -> ScoredItem:
         score_sum += score or 0.0
         if standing in VALID:
             valid[index] = score or 0.0
+        if standing == "scored" and metric is None:
+            metric = str(rollout["metric_name"])
     if not indices:
         raise TypeError
-    return ScoredItem(item_id, domain, len(indices), valid, score_sum, _digest(row["question"], row["ground_truth"]))
+    content = _digest(row["question"], row["ground_truth"])
+    return ScoredItem(item_id, domain, len(indices), valid, score_sum, metric, content)
 
 
 def _score(value: Any) -> float | None:

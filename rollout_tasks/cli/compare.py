@@ -93,7 +93,7 @@ def compare(
         return
     console = table_console(highlight=False, markup=False)
     for pair in pairs:
-        _show(pair, several, console, adjusted=len(pairs) > 1)
+        _show(pair, several, console, comparisons=len(pairs))
     for path in written:
         console.print(f"Plot: {path}", soft_wrap=True)
 
@@ -178,12 +178,12 @@ def _seen(one: Divergence) -> str:
     return f"They first saw something else {when}."
 
 
-def _show(pair: Pair, several: SeveralRuns, console: Console, *, adjusted: bool) -> None:
+def _show(pair: Pair, several: SeveralRuns, console: Console, *, comparisons: int) -> None:
     result = pair.result
     better = sum(one.difference > 0 for one in result.differing)
     worse = len(result.differing) - better
     console.print(f"{pair.second.name} against {pair.first.name}, {several.metric}", style="bold", soft_wrap=True)
-    for sentence in _sentences(pair, better, worse, adjusted=adjusted):
+    for sentence in _sentences(pair, better, worse, comparisons):
         console.print(sentence, soft_wrap=True)
     if result.differing:
         console.print(_table(pair))
@@ -191,7 +191,7 @@ def _show(pair: Pair, several: SeveralRuns, console: Console, *, adjusted: bool)
             console.print(f"{SHOWN} of {len(result.differing):,} are shown; --json has more", soft_wrap=True)
 
 
-def _sentences(pair: Pair, better: int, worse: int, *, adjusted: bool) -> Iterator[str]:
+def _sentences(pair: Pair, better: int, worse: int, comparisons: int) -> Iterator[str]:
     result, exact = pair.result, pair.result.mcnemar
     left_out = f" ({result.left_out:,} without a valid rollout in both are left out)" if result.left_out else ""
     yield f"Items: {result.items:,}{left_out}; {better:,} better, {worse:,} worse, {result.items - better - worse:,} the same"
@@ -199,7 +199,7 @@ def _sentences(pair: Pair, better: int, worse: int, *, adjusted: bool) -> Iterat
     if result.interval is not None:
         interval = f"{CONFIDENCE:.0%} interval {result.interval.low:+.4f} to {result.interval.high:+.4f}"
     yield f"Mean: {result.first_mean:.4f} -> {result.second_mean:.4f}, difference {result.difference:+.4f} ({interval})"
-    holms = f", adjusted for {'several'} comparisons {pair.adjusted_p:.3g}" if adjusted else ""
+    holms = f", adjusted for {comparisons} comparisons {pair.adjusted_p:.3g}" if comparisons > 1 else ""
     yield f"Test that swaps the runs within items: p = {result.p_value:.3g}{holms}"
     yield (
         f"McNemar's exact test, one rollout of each item: {exact.first_only:,} passed only before,"

@@ -83,12 +83,12 @@ def load_runs(names: Sequence[str], output_dir: Path, metric: str | None, *, com
         ScoredRun(run_id if ids.count(run_id) == 1 else str(folder.path), folder, _report(folder, metric))
         for run_id, folder in zip(ids, folders, strict=True)
     )
-    _check_metrics(runs)
     common = [name for name in runs[0].items if all(_is_same(run.items.get(name), runs[0].items[name]) for run in runs)]
     if not common_items:
         _check_same_items(runs, common)
     if not common:
         raise UserError(f"runs {_listed(runs)} have no item in common")
+    _check_metrics(runs, common)
     left_out = tuple(len(run.items) - len(common) for run in runs)
     return SeveralRuns(runs, runs[0].report.metric, tuple(common), left_out)
 
@@ -115,13 +115,16 @@ def _rescore(folder: RunFolder, metric: str) -> str:
     return score_again(folder, metric)
 
 
-def _check_metrics(runs: Sequence[ScoredRun]) -> None:
-    for run in runs[1:]:
-        if run.report.metric != runs[0].report.metric:
-            raise UserError(
-                f"run {runs[0].name} is scored with {runs[0].report.metric}, and run {run.name} with"
-                f" {run.report.metric}: score them with the same, and name it with --metric"
-            )
+def _check_metrics(runs: Sequence[ScoredRun], common: Sequence[str]) -> None:
+    """Refuses scores of different kinds. What scored is asked item by item: a run whose rollouts were all lost has no metric."""
+    for name in common:
+        scored = [(run.name, metric) for run in runs if (metric := run.items[name].metric) is not None]
+        for run, metric in scored[1:]:
+            if metric != scored[0][1]:
+                raise UserError(
+                    f"item {name!r} is scored with {scored[0][1]} in run {scored[0][0]}, and with {metric} in run {run}:"
+                    " score both runs with the same metric, and name it with --metric"
+                )
 
 
 def _check_same_items(runs: Sequence[ScoredRun], common: Sequence[str]) -> None:

@@ -93,6 +93,7 @@ def runs(design: Design, rng: np.random.Generator) -> Iterator[dict[str, ScoredI
                 design.rollouts,
                 {index: float(drawn[item, index]) for index in range(design.rollouts) if kept[item, index]},
                 0.0,
+                None,
                 b"",
             )
             for item in range(design.items)

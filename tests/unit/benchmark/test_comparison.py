@@ -28,7 +28,7 @@ def run(scores: Mapping[str, Sequence[float | None]]) -> dict[str, ScoredItem]:
     """Items with the scores of their rollouts; None in the place of one that is not valid."""
     return {
         name: ScoredItem(
-            name, None, len(own), {index: score for index, score in enumerate(own) if score is not None}, 0.0, b""
+            name, None, len(own), {index: score for index, score in enumerate(own) if score is not None}, 0.0, None, b""
         )
         for name, own in scores.items()
     }

@@ -11,7 +11,7 @@ from benchmark.scored_items import ScoredItem
 
 def item(name: str, domain: str | None, *scores: float | None) -> ScoredItem:
     valid = {index: score for index, score in enumerate(scores) if score is not None}
-    return ScoredItem(name, domain, len(scores), valid, sum(valid.values()), b"")
+    return ScoredItem(name, domain, len(scores), valid, sum(valid.values()), "m", b"")
 
 
 FIRST = {

@@ -13,7 +13,7 @@ from benchmark.scored_items import scored_report
 
 
 def rollout(index: int = 0, standing: str = "scored", score: Any = 1.0) -> dict[str, Any]:
-    return {"index": index, "standing": standing, "score": score}
+    return {"index": index, "standing": standing, "score": score, "metric_name": "m"}
 
 
 def row(*rollouts: Any, **changed: Any) -> dict[str, Any]:
