@@ -202,8 +202,8 @@ def _sentences(pair: Pair, better: int, worse: int, comparisons: int) -> Iterato
     holms = f", adjusted for {comparisons} comparisons {pair.adjusted_p:.3g}" if comparisons > 1 else ""
     yield f"Test that swaps the runs within items: p = {result.p_value:.3g}{holms}"
     yield (
-        f"McNemar's exact test, one rollout of each item: {exact.first_only:,} passed only before,"
-        f" {exact.second_only:,} only now, {exact.both:,} in both, {exact.neither:,} in none; p = {exact.p_value:.3g}"
+        f"McNemar's exact test, one rollout of each item: {exact.first_only:,} passed in the first only,"
+        f" {exact.second_only:,} in the second only, {exact.both:,} in both, {exact.neither:,} in none; p = {exact.p_value:.3g}"
     )
     yield _power_sentence(result)
 
@@ -223,18 +223,18 @@ def _table(pair: Pair) -> FittingTable:
     columns = [
         Column("item", folds_to=40),
         Column("domain", leaves=3),
-        Column("before", right=True),
-        Column("now", right=True),
+        Column("first", right=True),
+        Column("second", right=True),
         Column("step", right=True, leaves=4),
-        Column("before did", folds_to=_ACTION_WIDTH, leaves=2),
-        Column("now did", folds_to=_ACTION_WIDTH, leaves=1),
+        Column("first did", folds_to=_ACTION_WIDTH, leaves=2),
+        Column("second did", folds_to=_ACTION_WIDTH, leaves=1),
     ]
     rows = []
     for item in pair.result.differing[:SHOWN]:
         part = pair.parts[item.item_id]
         texts = ("?", "", "")
         if isinstance(part, Divergence):
-            none = "-" if part.step is None else "(had ended)"
+            none = "(the same steps)" if part.step is None else "(had ended)"
             texts = ("-" if part.step is None else str(part.step), part.first or none, part.second or none)
         rows.append(
             [

@@ -50,7 +50,8 @@ def write_score_plots(several: SeveralRuns, folder: Path) -> list[Path]:
     turns = {name: [(one[0], one[3]) for one in rollouts] for name, rollouts in spent.items() if rollouts}
     if turns:
         figures["score-by-turns"] = score_within("Score against turns", "turns of a rollout, at most", turns)
-        figures["score-by-cost"] = _cost_plot(spent)
+        if any(one[2] for rollouts in spent.values() for one in rollouts):  # else no model was asked
+            figures["score-by-cost"] = _cost_plot(spent)
     return _written(figures, folder, [run.folder for run in several.runs])
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from rollout_tasks.plots.style import COLOURS, drawing, label
+from rollout_tasks.plots.style import COLOURS, FAINT, drawing, label
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,8 +37,11 @@ def score_by_domain(rows: Sequence[tuple[str, int, Sequence[Mark]]], runs: Seque
     shown = list(rows) if len(rows) <= MOST_ROWS else [*rows[: MOST_ROWS - 1], rows[-1]]
     height = 1.1 + _ROW_INCHES * len(shown) * max(1.0, 0.55 * len(runs)) + (0.25 if len(runs) > 1 else 0.0)
     with drawing("Mean score by domain, with 95 % intervals", height) as (figure, axes):
+        for place in range(1, len(shown), 2):
+            axes.axhspan(place - 0.5, place + 0.5, color=FAINT, alpha=0.3, lw=0)
+        apart = min(0.6, 0.34 * (len(runs) - 1))
         for number, name in enumerate(runs):
-            offset = 0.0 if len(runs) == 1 else 0.7 * (number / (len(runs) - 1) - 0.5)
+            offset = 0.0 if len(runs) == 1 else apart * (number / (len(runs) - 1) - 0.5)
             colour = COLOURS[number % len(COLOURS)]
             places = [place + offset for place, row in enumerate(shown) if row[2][number].value is not None]
             marks = [row[2][number] for row in shown if row[2][number].value is not None]
@@ -64,7 +67,7 @@ def score_by_domain(rows: Sequence[tuple[str, int, Sequence[Mark]]], runs: Seque
                 clip_on=False,
             )
         axes.set_yticks(range(len(shown)), [f"{label(name)} ({items:,})" for name, items, _ in shown])
-        axes.set_ylim(len(shown) - 0.4, -0.6)
+        axes.set_ylim(len(shown) - 0.5, -0.5)
         axes.set_xlim(0.0, 1.0)
         axes.set_xlabel("mean over items of their valid rollouts (number of items in brackets)")
         axes.grid(axis="y", visible=False)

@@ -70,6 +70,7 @@ def copy(tmp_path: Path) -> Path:
 
 
 LONG = {
+    "docs/how-to/compare.md",
     "docs/how-to/data.md",
     "docs/how-to/models.md",
     "docs/how-to/python.md",
