@@ -11,18 +11,15 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from benchmark.comparison import LEVEL, POWER, Comparison, ItemDifference, compare_items, holm
+from benchmark.comparison import LEVEL, POWER, Comparison, compare_items, holm
 from benchmark.statistics import CONFIDENCE
 from rollout_tasks.cli import program
 from rollout_tasks.cli.fitting_tables import Column, FittingTable, table_console
+from rollout_tasks.cli.parted_rollouts import Parting, partings, partings_of, show_partings
 from rollout_tasks.cli.plot_files import write_score_plots
 from rollout_tasks.cli.several_runs import ScoredRun, SeveralRuns, load_runs
 from rollout_tasks.errors import UserError
 from rollout_tasks.plots.style import require_matplotlib
-from rollout_tasks.runs.verdict import rollout_id_of, split_rollout_id
-from rollout_tasks.runs.verdict_files import attempt_of
-from rollout_tasks.trajectories.divergence import Divergence, Record, first_divergence
-from rollout_tasks.trajectories.reader import TrajectoryError
 from rollout_tasks.unicode_text import one_line
 
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
@@ -41,7 +38,7 @@ class Pair:
     result: Comparison
     adjusted_p: float
     """The p-value, adjusted for as many comparisons as there are."""
-    parts: Mapping[str, Divergence | str]
+    parts: Mapping[str, Parting | str]
     """Where the rollouts of the first differing items part, by item; or why that is not known."""
 
 
@@ -98,84 +95,23 @@ def compare(
         console.print(f"Plot: {path}", soft_wrap=True)
 
 
+def _show_rollout(several: SeveralRuns, rollout_id: str, *, as_json: bool) -> None:
+    first, found = several.runs[0].name, partings_of(several, rollout_id)
+    if as_json:
+        others = {name: one.as_dict() for name, one in found.items()}
+        program.print_json({"rollout": rollout_id, "first": first, "others": others})
+    else:
+        show_partings(rollout_id, first, found, table_console(highlight=False, markup=False))
+
+
 def _pairs(several: SeveralRuns, difference: float) -> list[Pair]:
     first = several.runs[0]
     results = [compare_items(first.items, run.items, several.item_ids, difference) for run in several.runs[1:]]
     adjusted = holm([result.p_value for result in results])
     return [
-        Pair(first, run, result, p_value, _parts(first, run, result.differing[:SHOWN]))
+        Pair(first, run, result, p_value, partings(first, run, result.differing[:SHOWN]))
         for run, result, p_value in zip(several.runs[1:], results, adjusted, strict=True)
     ]
-
-
-def _parts(first: ScoredRun, second: ScoredRun, items: Sequence[ItemDifference]) -> dict[str, Divergence | str]:
-    found: dict[str, Divergence | str] = {}
-    for item in items:
-        if item.index is None:
-            found[item.item_id] = "no rollout of the same index is valid in both"
-            continue
-        try:
-            found[item.item_id] = _part(first, second, rollout_id_of(item.item_id, item.index))
-        except (TrajectoryError, UserError) as error:
-            found[item.item_id] = str(error)
-    return found
-
-
-def _part(first: ScoredRun, second: ScoredRun, rollout_id: str) -> Divergence:
-    """Compares the runs' rollouts of one id; a missing record is a UserError."""
-    records = []
-    for run in (first, second):
-        attempt = attempt_of(run.folder, rollout_id)
-        if attempt is None:
-            raise UserError(f"rollout {rollout_id} of run {run.name} has no attempt that counts")
-        records.append(Record(run.folder.path, run.folder.attempt(rollout_id, attempt)))
-    try:
-        return first_divergence(*records)
-    except FileNotFoundError as error:
-        raise UserError(f"rollout {rollout_id} has no record in both runs: {error.args[0]} is missing") from None
-
-
-def _show_rollout(several: SeveralRuns, rollout_id: str, *, as_json: bool) -> None:
-    try:
-        item_id, index = split_rollout_id(rollout_id)
-    except ValueError:
-        raise UserError(
-            f"--rollout: must be an item's id, # and an index, as in task-1#0, got {rollout_id!r}"
-        ) from None
-    for run in several.runs:
-        if item_id not in several.item_ids or not 0 <= index < run.items[item_id].asked:
-            raise UserError(f"--rollout: run {run.name} has no rollout {rollout_id!r}")
-    first, found = several.runs[0], {}
-    for run in several.runs[1:]:
-        try:
-            found[run.name] = _part(first, run, rollout_id)
-        except TrajectoryError as error:
-            raise UserError(str(error)) from error
-    if as_json:
-        program.print_json(
-            {"rollout": rollout_id, "first": first.name, "others": {name: asdict(one) for name, one in found.items()}}
-        )
-        return
-    console = table_console(highlight=False, markup=False)
-    for name, one in found.items():
-        console.print(
-            f"Rollout {one_line(rollout_id)}: {first.name} has {one.steps[0]} steps, {name} has {one.steps[1]}",
-            soft_wrap=True,
-        )
-        console.print(f"  {_seen(one)}", soft_wrap=True)
-        if one.step is None:
-            console.print("  Both did the same to the end.", soft_wrap=True)
-            continue
-        for run_name, action in ((first.name, one.first), (name, one.second)):
-            said = "had ended" if action is None else one_line(action)
-            console.print(f"  Step {one.step}, {run_name}: {said}", soft_wrap=True)
-
-
-def _seen(one: Divergence) -> str:
-    if one.seen_after is None:
-        return "They saw the same before they parted." if one.step is not None else "They saw the same."
-    when = "at the beginning" if one.seen_after == 0 else f"after step {one.seen_after}"
-    return f"They first saw something else {when}."
 
 
 def _show(pair: Pair, several: SeveralRuns, console: Console, *, comparisons: int) -> None:
@@ -233,9 +169,8 @@ def _table(pair: Pair) -> FittingTable:
     for item in pair.result.differing[:SHOWN]:
         part = pair.parts[item.item_id]
         texts = ("?", "", "")
-        if isinstance(part, Divergence):
-            none = "(the same steps)" if part.step is None else "(had ended)"
-            texts = ("-" if part.step is None else str(part.step), part.first or none, part.second or none)
+        if isinstance(part, Parting):
+            texts = ("-" if part.at.step is None else str(part.at.step), *part.actions)
         rows.append(
             [
                 one_line(item.item_id),
@@ -280,7 +215,7 @@ def _pair_as_dict(pair: Pair) -> dict[str, Any]:
     rows = []
     for row, item in zip(differing[:KEPT], pair.result.differing, strict=False):
         part = pair.parts.get(item.item_id)
-        known = asdict(part) if isinstance(part, Divergence) else None
+        known = part.as_dict() if isinstance(part, Parting) else None
         problem = part if isinstance(part, str) else None
         rows.append({**row, "difference": item.difference, "divergence": known, "problem": problem})
     return {

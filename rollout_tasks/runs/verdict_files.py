@@ -43,20 +43,6 @@ def settled_verdict(folder: RunFolder, rollout_id: str) -> Verdict | None:
         raise UserError(f"{path} is no result: {type(error).__name__}") from error
 
 
-def attempt_of(folder: RunFolder, rollout_id: str) -> int | None:
-    """Returns the attempt that a rollout's verdict is of; None if it has none.
-
-    Args:
-        folder: The run.
-        rollout_id: The rollout.
-
-    Raises:
-        UserError: The verdict cannot be read.
-    """
-    verdict = settled_verdict(folder, rollout_id)
-    return None if verdict is None else verdict.attempt
-
-
 def number_in(value: Any, most: float) -> float:
     """Returns a value of a verdict as a number from 0 to `most`.
 

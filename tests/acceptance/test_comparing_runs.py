@@ -25,8 +25,8 @@ def test_a_run_with_fewer_turns_does_worse(tmp_path: Path) -> None:
     assert pair["interval"]["low"] > 0.0
     assert pair["p_value"] < 0.05
     parts = {row["item_id"]: row["divergence"] for row in pair["differing"]}
-    assert parts["tea-blend"]["first"] is None, "it had no third turn"
-    assert "calculator" in parts["tea-blend"]["second"]
+    assert (parts["tea-blend"]["step"], parts["tea-blend"]["steps"]) == (None, [2, 2])
+    assert parts["tea-blend"]["endings"][0] == "max_turns"
     assert "scripted model" in compared.stderr
 
     summed = rollouts(tmp_path, "stats", "short", "long", "--csv", "items.csv")

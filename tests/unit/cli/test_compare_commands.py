@@ -101,6 +101,24 @@ def test_one_rollout_is_shown_where_it_parts() -> None:
     assert told("compare", "one", "two", "--rollout", "b#0")["others"]["two"]["step"] == 2
 
 
+def test_rollouts_of_the_same_steps_are_told_apart_by_their_endings(here: Path) -> None:
+    recorded(here / "results" / "one", {"a": [LOST]})
+    recorded(here / "results" / "two", {"a": [1.0]})
+    recorded(here / "results" / "three", {"a": [1.0]}, took=Took(("open",)))
+
+    assert command("compare", "one", "two", "three", "--rollout", "a#0").stdout.splitlines() == [
+        "Rollout a#0: one has 2 steps, two has 2",
+        "  They saw the same.",
+        "  They have the same steps.",
+        "  one ended: vm_lost",
+        "  two ended: completed",
+        "Rollout a#0: one has 2 steps, three has 1",
+        "  They saw the same before they parted.",
+        '  Step 2, one: press({"key": "save"})',
+        "  Step 2, three: (ended: completed)",
+    ]
+
+
 @pytest.mark.usefixtures("two")
 def test_a_record_that_is_not_there_is_said_for_its_item_alone(here: Path) -> None:
     (here / "results/one/a/0/attempt-1/trajectory.jsonl").unlink()
