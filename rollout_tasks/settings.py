@@ -102,6 +102,22 @@ class Settings(BaseSettings):
         description="Who may use services over HTTP, as NAME:TOKEN with blanks between.",
     )
 
+    embeddings_url: str | None = Field(
+        None,
+        validation_alias="ROLLOUT_EMBEDDINGS_URL",
+        description="The endpoint for embeddings, as in http://127.0.0.1:8000/v1; default: the model's.",
+    )
+    embeddings_key: SecretStr | None = Field(
+        None,
+        validation_alias="ROLLOUT_EMBEDDINGS_KEY",
+        description="Its key; default: the model's, for the model's endpoint alone.",
+    )
+    retriever_token: SecretStr | None = Field(
+        None,
+        validation_alias="ROLLOUT_RETRIEVER_TOKEN",
+        description="The token for the server that --retriever names.",
+    )
+
     index_url: SecretStr | None = Field(
         None,
         validation_alias="ROLLOUT_INDEX_URL",

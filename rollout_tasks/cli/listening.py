@@ -13,9 +13,14 @@ logger = logging.getLogger(__name__)
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address."""
+    return host in _LOOPBACK
+
+
 def warn_without_tls(host: str) -> None:
     """Says so if other machines reach the address: what goes over it can be read on the way."""
-    if host not in _LOOPBACK:
+    if not is_loopback(host):
         logger.warning("it listens at %s without TLS: put a proxy with TLS in front of it", host)
 
 

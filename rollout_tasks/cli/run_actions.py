@@ -52,7 +52,7 @@ def prepared(config: RunConfig, count: Counting, *, here: bool, show: bool) -> t
         The submission, its environments, and how its items compare with the VMs.
     """
     benchmark = load_benchmark(config)
-    found = checked_items(config, benchmark, here=here, count=count)
+    found = checked_items(config, benchmark, here=here, count=count, say=tell)
     if show and found.checked.found:
         from rollout_tasks.cli import conformance_table  # here, because it draws with rich
 

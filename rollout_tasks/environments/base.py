@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
@@ -207,6 +207,18 @@ class Environment(World, Protocol):
         Raises:
             ItemUnsupported: The item cannot be set up or scored here; one sentence says why.
             ValueError: The item is wrong; one sentence says why.
+        """
+
+    @classmethod
+    def check_run(cls, config: RunConfig, say: Callable[[str], None]) -> None:
+        """Checks, and makes, what all items of a run share, before anything is enqueued; may take long.
+
+        Args:
+            config: The run's options.
+            say: Takes a sentence for whoever waits, now and then.
+
+        Raises:
+            ValueError: An option is wrong, or what it names; one sentence says why.
         """
 
     @classmethod

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from benchmark.items import Item, LoadedItems
@@ -10,6 +11,8 @@ from rollout_tasks.config import RunConfig
 from rollout_tasks.runs import preflight
 from rollout_tasks.runs.conformance_check import Checked, check
 from rollout_tasks.runs.counting import Counting, silently
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,14 @@ class CheckedItems:
     """How they compare with the VMs."""
 
 
-def checked_items(config: RunConfig, benchmark: LoadedItems, *, here: bool, count: Counting = silently) -> CheckedItems:
+def checked_items(
+    config: RunConfig,
+    benchmark: LoadedItems,
+    *,
+    here: bool,
+    count: Counting = silently,
+    say: Callable[[str], None] = logger.info,
+) -> CheckedItems:
     """Checks a run's items.
 
     Args:
@@ -34,6 +44,7 @@ def checked_items(config: RunConfig, benchmark: LoadedItems, *, here: bool, coun
         benchmark: The items, as loaded.
         here: Whether the run's services and VMs start on this machine; else those of the configured Redis are asked.
         count: Shows how far that is.
+        say: Takes a sentence for whoever waits for an environment, now and then.
 
     Raises:
         UserError: A name, an option or a package is wrong or missing.
@@ -43,6 +54,7 @@ def checked_items(config: RunConfig, benchmark: LoadedItems, *, here: bool, coun
     items, wrong = preflight.check_items(config, benchmark.items, benchmark.places, count)
     if here:
         preflight.check_here(config, items, environments)
+    preflight.check_runs(config, environments, say)
     compared = Checked()
     if any(preflight.needs_desktop(config, item) for item in items):
         compared = _compared(config, items, here=here)

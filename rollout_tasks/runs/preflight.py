@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -141,6 +141,22 @@ def _check_item(name: str, config: RunConfig, item: Item, places: Mapping[str, s
     except Exception as error:
         why = f"environment {name!r}: check_item: {type(error).__name__}: {error}"
         raise UserError(f"{_named(item, places)}: {why}") from error
+
+
+def check_runs(config: RunConfig, environments: Iterable[str], say: Callable[[str], None]) -> None:
+    """Has each environment check, and make, what all its items share.
+
+    Args:
+        config: The run's configuration.
+        environments: Those that its items run in.
+        say: Takes a sentence for whoever waits, now and then.
+
+    Raises:
+        UserError: An option is wrong, or what it names.
+    """
+    for name in sorted(environments):
+        with registry.calling(name, "check_run"):
+            registry.environment(name).check_run(config, say)
 
 
 def check_reference(metric_name: str, answer: str) -> None:

@@ -1,0 +1,1 @@
+"""Questions about a corpus, which the agent searches."""

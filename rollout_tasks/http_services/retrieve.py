@@ -1,0 +1,161 @@
+"""An ASGI application that finds passages over Search-R1's protocol (`retrieval.search_r1`).
+
+    POST /retrieve  {"queries": [...], "topk": 3, "return_scores": true}
+                    -> {"result": [[{"document": {"id", "document_id", "title", "text", "contents"}, "score"}]]}
+    GET  /health    -> {"status": "ok"}
+
+Without `return_scores`, the lists hold the documents themselves, as at Search-R1. A refusal is ``{"detail": SENTENCE}``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from rollout_tasks.http_services.token_guard import TokenGuard
+from rollout_tasks.http_services.tokens import ServiceTokens
+from rollout_tasks.retrieval.errors import RetrievalError
+from rollout_tasks.retrieval.index import Retriever
+from rollout_tasks.retrieval.search_r1 import PATH, as_document
+from rollout_tasks.strict_json import parse_json
+
+DEFAULT_PASSAGES, MOST_PASSAGES = 3, 100
+MOST_QUERIES = 4_096
+"""Of one request: trainers send a whole batch."""
+LONGEST_QUERY = 10_000
+"""Characters."""
+LARGEST_BODY = 8 << 20
+"""Bytes."""
+_THREADS = 4
+"""Searches at the same time."""
+_MOST_WAITING = 64
+"""Requests that are searched for, or wait for that; more are refused for now."""
+_HEALTH = "/health"
+
+
+class Refused(Exception):
+    """A request that is not answered: its status and one sentence."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a request asks for."""
+
+    queries: list[str]
+    topk: int
+    return_scores: bool
+
+
+class RetrieveService:
+    """Answers with one retriever."""
+
+    def __init__(self, retriever: Retriever) -> None:
+        """Takes the retriever, which must be thread-safe."""
+        self._retriever = retriever
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="retrieve")
+        self._waiting = 0
+
+    def application(self, tokens: ServiceTokens | None) -> ASGIApp:
+        """Returns the application.
+
+        Args:
+            tokens: Who may use it; None: everybody.
+        """
+        routes = [Route(PATH, self._retrieve, methods=["POST"]), Route(_HEALTH, _health)]
+        application = Starlette(routes=routes)
+        return application if tokens is None else TokenGuard(application, tokens, free={_HEALTH})
+
+    async def _retrieve(self, request: Request) -> Response:
+        try:
+            wanted = read_request(await _body(request))
+            return JSONResponse({"result": await self._found(wanted)})
+        except Refused as refused:
+            return JSONResponse({"detail": str(refused)}, refused.status)
+        except RetrievalError as error:
+            return JSONResponse({"detail": str(error)}, 502)
+        except ClientDisconnect:
+            return Response(status_code=400)
+
+    async def _found(self, wanted: Wanted) -> list[list[Any]]:
+        if self._waiting >= _MOST_WAITING:
+            raise Refused(503, f"{_MOST_WAITING} requests are waiting already: try again later")
+        self._waiting += 1
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._threads, self._search, wanted)
+        finally:
+            self._waiting -= 1
+
+    def _search(self, wanted: Wanted) -> list[list[Any]]:
+        found = self._retriever.search(wanted.queries, wanted.topk)
+        if wanted.return_scores:
+            return [[{"document": as_document(hit.passage), "score": hit.score} for hit in hits] for hits in found]
+        return [[as_document(hit.passage) for hit in hits] for hits in found]
+
+
+async def _health(_request: Request) -> Response:
+    return JSONResponse({"status": "ok"})
+
+
+async def _body(request: Request) -> bytes:
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > LARGEST_BODY:
+            raise Refused(413, f"the body is larger than {LARGEST_BODY >> 20} MiB")
+    return bytes(body)
+
+
+def read_request(body: bytes) -> Wanted:
+    """Returns what a body asks for; fields that are not known are ignored.
+
+    Raises:
+        Refused: It is not a request of the protocol, or asks for too much.
+    """
+    try:
+        fields = parse_json(body.decode())
+    except (ValueError, RecursionError) as error:
+        raise Refused(400, f"the body is not JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise Refused(400, 'the body must be an object, as {"queries": ["..."], "topk": 3, "return_scores": true}')
+    return Wanted(_queries(fields), _topk(fields), _return_scores(fields))
+
+
+def _queries(fields: Mapping[str, Any]) -> list[str]:
+    queries = fields.get("queries")
+    if not isinstance(queries, list) or not queries or not all(isinstance(one, str) for one in queries):
+        raise Refused(422, "queries must be a list of texts, at least one")
+    if len(queries) > MOST_QUERIES:
+        raise Refused(422, f"queries may be at most {MOST_QUERIES:,} in one request, got {len(queries):,}")
+    if longest := [len(one) for one in queries if len(one) > LONGEST_QUERY]:
+        raise Refused(422, f"a query may have at most {LONGEST_QUERY:,} characters, got {longest[0]:,}")
+    return queries
+
+
+def _topk(fields: Mapping[str, Any]) -> int:
+    topk = fields.get("topk")
+    if topk is None or (type(topk) is int and topk == 0):  # as at Search-R1
+        return DEFAULT_PASSAGES
+    if type(topk) is not int or not 1 <= topk <= MOST_PASSAGES:
+        raise Refused(422, f"topk must be a whole number from 1 to {MOST_PASSAGES}")
+    return topk
+
+
+def _return_scores(fields: Mapping[str, Any]) -> bool:
+    wanted = fields.get("return_scores", False)
+    if not isinstance(wanted, bool):
+        raise Refused(422, "return_scores must be true or false")
+    return wanted
