@@ -206,7 +206,7 @@ class RagConfig(Part):
             return None
         if info.data.get("corpus") is not None:
             raise ValueError("takes the place of --corpus: give one of them")
-        return check_url(url)
+        return check_url(url, variable="ROLLOUT_RETRIEVER_TOKEN")
 
     @field_validator("chunk_overlap")
     @classmethod

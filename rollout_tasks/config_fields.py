@@ -169,8 +169,12 @@ def _secret_in(value: Any, deepest: int) -> str | None:
 FilePath = Annotated[Path, AfterValidator(_encodable)]
 
 
-def check_url(url: str) -> str:
+def check_url(url: str, *, variable: str = "OPENAI_API_KEY") -> str:
     """Returns an endpoint's address in its plain form.
+
+    Args:
+        url: The address.
+        variable: Where its secret belongs, for the error.
 
     Raises:
         ValueError: It is not an address, or contains a secret; the message does not repeat it.
@@ -184,7 +188,7 @@ def check_url(url: str) -> str:
     if not fine:
         raise ValueError("must look like http://host:port/v1")
     if parts.username or parts.password or parts.query:
-        raise ValueError("must not carry a user, password or query: secrets come from the environment (OPENAI_API_KEY)")
+        raise ValueError(f"must not carry a user, password or query: secrets come from the environment ({variable})")
     return url.strip().rstrip("/")
 
 

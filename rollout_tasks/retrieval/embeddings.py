@@ -90,7 +90,7 @@ def environments_embedder(model: str | None) -> Embedder:
             " http://127.0.0.1:8000/v1"
         )
     try:
-        return Embedder(model, check_url(url), key)
+        return Embedder(model, check_url(url, variable="ROLLOUT_EMBEDDINGS_KEY"), key)
     except ValueError as error:
         raise RetrievalError(
             f"the endpoint for embeddings {error} (ROLLOUT_EMBEDDINGS_URL, OPENAI_BASE_URL)"
@@ -119,8 +119,9 @@ def _vectors(answer: Any, count: int, dimension: int | None) -> Vectors:
     wanted = dimension or len(rows[0])
     if wrong := [len(row) for row in rows if len(row) != wanted]:
         raise NotAnAnswer(f"with a vector of {wrong[0]} numbers where others have {wanted}")
-    vectors = np.asarray(rows, np.float32)
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    with np.errstate(over="ignore"):
+        vectors = np.asarray(rows, np.float32)
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     if not np.isfinite(lengths).all() or not lengths.all():
         raise NotAnAnswer("with a vector whose length is 0, or too large")
     return np.asarray(vectors / lengths, np.float32)

@@ -151,12 +151,12 @@ def _parts(options: RagConfig, say: Say) -> tuple[Path, Path | None]:
 
 def _write_passages(folder: Path, corpus: Corpus, options: RagConfig, say: Say) -> None:
     (folder / _LEXICAL).mkdir()
-    store, index = PassageWriter(folder), LexicalWriter(folder / _LEXICAL)
-    for document in corpus.documents(say):
-        for passage in divide(document, options.chunk_words, options.chunk_overlap):
-            index.add(store.add(passage), passage)
-    store.finish()
-    index.finish()
+    with PassageWriter(folder) as store, LexicalWriter(folder / _LEXICAL) as index:
+        for document in corpus.documents(say):
+            for passage in divide(document, options.chunk_words, options.chunk_overlap):
+                index.add(store.add(passage), passage)
+        store.finish()
+        index.finish()
     about = {"corpus": str(corpus.path), "chunk_words": options.chunk_words, "chunk_overlap": options.chunk_overlap}
     write_whole(folder / "index.json", json.dumps({**about, "passages": len(store)}, indent=2) + "\n")
 

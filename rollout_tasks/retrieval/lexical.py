@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import unicodedata
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from rollout_tasks.retrieval.errors import RetrievalError
 from rollout_tasks.retrieval.passages import Passage
@@ -47,7 +47,7 @@ def version() -> str:
 
 
 class LexicalWriter:
-    """Writes an index, passage by passage."""
+    """Writes an index, passage by passage; a context manager."""
 
     def __init__(self, folder: Path) -> None:
         """Begins an index in an empty folder.
@@ -62,6 +62,12 @@ class LexicalWriter:
         index = self._package.Index(schema.build(), path=str(folder))
         index.register_tokenizer(_ANALYZER, _analyzer(self._package))
         self._writer = index.writer(_HEAP_BYTES, 1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer = None  # which ends its threads: they would go on writing while the folder is removed
 
     def add(self, row: int, passage: Passage) -> None:
         """Adds the passage in a row of the store; its title counts as text."""

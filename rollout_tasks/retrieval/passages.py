@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from rollout_tasks.retrieval.documents import Document
 from rollout_tasks.retrieval.errors import RetrievalError
@@ -68,13 +69,19 @@ def _pieces(text: str, words: int, overlap: int) -> Iterator[str]:
 
 
 class PassageWriter:
-    """Writes a store, passage by passage."""
+    """Writes a store, passage by passage; a context manager."""
 
     def __init__(self, folder: Path) -> None:
         """Begins the files in a folder, which must exist."""
         self._folder = folder
         self._lines = (folder / _LINES).open("wb")
         self._offsets = array("Q", [0])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lines.close()
 
     def __len__(self) -> int:
         return len(self._offsets) - 1

@@ -79,6 +79,13 @@ class RagEnvironment(Environment):
         lexical.tantivy()
 
     @classmethod
+    def preload(cls) -> None:
+        """Imports what searches, for all children of a worker at once."""
+        import numpy  # noqa: F401 - here, because the processes that submit need none of it
+
+        lexical.tantivy()
+
+    @classmethod
     def check_run(cls, config: RunConfig, say: Say) -> None:
         """Builds the index, so that a wrong corpus is refused before anything is enqueued; or asks the server once."""
         options = config.rag

@@ -1,0 +1,50 @@
+"""Requests of Search-R1's protocol: what is read from them, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rollout_tasks.http_services.retrieve import LONGEST_QUERY, MOST_QUERIES, Refused, Wanted, read_request
+
+
+@pytest.mark.parametrize(
+    ("fields", "wanted"),
+    [
+        ({"queries": ["a", ""], "topk": 5, "return_scores": True}, Wanted(["a", ""], 5, True)),
+        ({"queries": ["a"]}, Wanted(["a"], 3, False)),
+        ({"queries": ["a"], "topk": None}, Wanted(["a"], 3, False)),
+        ({"queries": ["a"], "topk": 0, "model": "e5"}, Wanted(["a"], 3, False)),
+    ],
+)
+def test_a_request_is_read(fields: object, wanted: Wanted) -> None:
+    assert read_request(json.dumps(fields).encode()) == wanted
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "sentence"),
+    [
+        (b"", 400, "the body is not JSON"),
+        (b"\xff", 400, "the body is not JSON"),
+        (b"[" * 100_000, 400, "the body is not JSON"),
+        (b"[]", 400, "the body must be an object"),
+        (b"{}", 422, "queries must be a list of texts, at least one"),
+        (b'{"queries": []}', 422, "queries must be a list of texts, at least one"),
+        (b'{"queries": "a"}', 422, "queries must be a list of texts, at least one"),
+        (b'{"queries": ["a", 1]}', 422, "queries must be a list of texts, at least one"),
+        (json.dumps({"queries": ["a"] * (MOST_QUERIES + 1)}).encode(), 422, "at most 4,096 in one request, got 4,097"),
+        (json.dumps({"queries": ["a" * (LONGEST_QUERY + 1)]}).encode(), 422, "at most 10,000 characters, got 10,001"),
+        (b'{"queries": ["a"], "topk": 101}', 422, "topk must be a whole number from 1 to 100"),
+        (b'{"queries": ["a"], "topk": true}', 422, "topk must be a whole number from 1 to 100"),
+        (b'{"queries": ["a"], "topk": 1.5}', 422, "topk must be a whole number from 1 to 100"),
+        (b'{"queries": ["a"], "topk": NaN}', 400, "the body is not JSON"),
+        (b'{"queries": ["a"], "return_scores": 1}', 422, "return_scores must be true or false"),
+    ],
+)
+def test_what_is_no_request_is_refused(body: bytes, status: int, sentence: str) -> None:
+    with pytest.raises(Refused) as refused:
+        read_request(body)
+
+    assert refused.value.status == status
+    assert sentence in str(refused.value)
