@@ -41,7 +41,7 @@ from rollout_tasks.settings import settings
 
 WORDS = 60_000
 """Different words; the n-th is used about as often as 1/n."""
-DIMENSION = 128
+DIMENSION = 256
 TOP = 5
 QUERY_WORDS, STRAY_WORDS = 4, 2
 """Of a query: words of the document, not the most frequent ones, and others."""
@@ -96,7 +96,8 @@ class StandIn(BaseHTTPRequestHandler):
         """Serves until it is killed; says its port first."""
         ranks = np.arange(WORDS)
         drawn = np.random.default_rng(0).standard_normal((WORDS, DIMENSION), dtype=np.float32)
-        cls.vectors = drawn * (np.log(2 + ranks) ** 2)[:, None].astype(np.float32)
+        weights = np.where(ranks < FREQUENT, 0, np.log(2 + ranks) ** 2).astype(np.float32)
+        cls.vectors = drawn * weights[:, None]
         cls.numbers = {word(number): number for number in range(WORDS)}
         server = ThreadingHTTPServer(("127.0.0.1", 0), cls)
         print(server.server_address[1], flush=True)
@@ -242,10 +243,8 @@ def main(
         return
     table = Table("", "")
     for name, figures in found.items():
-        shown = ", ".join(
-            f"{what} {value:.4g}" if isinstance(value, float) else f"{what} {value}" for what, value in figures.items()
-        )
-        table.add_row(name, shown)
+        shown = {what: f"{value:.4g}" if isinstance(value, float) else value for what, value in figures.items()}
+        table.add_row(name, ", ".join(f"{what} {value}" for what, value in shown.items()))
     Console().print(table)
 
 

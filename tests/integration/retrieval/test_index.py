@@ -111,7 +111,7 @@ def test_embeddings_find_what_words_do_not(corpus: Path, endpoint: EmbeddingEndp
     assert found(dense, "quick dog hare", 1) == ["hound"]  # by what the words mean to the stand-in
     assert len(found(dense, "anything", 10)) == len(DOCUMENTS)
     assert dense.search(["", "hound"], 1)[0] == []
-    embedded = [fields["input"] for _, fields in endpoint.requests][0]
+    embedded = endpoint.requests[0][1]["input"]
     assert embedded[0] == "The fox\nA quick brown animal jumps over the lazy dog."
 
 
@@ -261,6 +261,15 @@ def test_a_cache_that_cannot_be_written_is_named(corpus: Path, tmp_path: Path, m
         open_index(options(corpus))
 
 
+HOLDS_A_LOCK = """
+import fcntl, sys, time
+file = open(sys.argv[1])
+fcntl.flock(file, fcntl.LOCK_EX)
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
 def test_whoever_waits_for_another_process_is_told(
     corpus: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -271,14 +280,7 @@ def test_whoever_waits_for_another_process_is_told(
     part.rename(tmp_path / "away")
     module._opened.cache_clear()
     lock = cache / f"{part.name}.lock"
-    holder = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            f"import fcntl, time; f = open({str(lock)!r}); fcntl.flock(f, 2); print(1, flush=True); time.sleep(60)",
-        ],
-        stdout=subprocess.PIPE,
-    )
+    holder = subprocess.Popen([sys.executable, "-c", HOLDS_A_LOCK, str(lock)], stdout=subprocess.PIPE)
     assert holder.stdout is not None
     holder.stdout.readline()
     said: list[str] = []

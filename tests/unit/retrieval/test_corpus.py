@@ -106,7 +106,7 @@ def test_two_documents_of_one_id_are_both_named(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda path: None, r"corpus: no such file or directory$"),
+        (lambda _: None, r"corpus: no such file or directory$"),
         (lambda path: path.mkdir(), r"corpus: has no file of a known kind: \.json, "),
         (lambda path: path.write_text("x"), r"corpus: is of an unknown kind; known are \.json, "),
         (lambda path: os.mkfifo(path), r"corpus: corpus is neither a file nor a folder$"),

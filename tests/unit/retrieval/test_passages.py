@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,7 @@ def test_each_word_is_in_a_passage_and_none_has_too_many(words: list[str], most:
     assert all(1 <= len(one) <= most for one in found)
     rebuilt = found[0] + [word for one in found[1:] for word in one[overlap:]]
     assert rebuilt == words
-    assert all(before[len(before) - overlap :] == after[:overlap] for before, after in zip(found, found[1:]))
+    assert all(before[len(before) - overlap :] == after[:overlap] for before, after in itertools.pairwise(found))
 
 
 def test_ids_are_the_documents_with_the_passages_number() -> None:
