@@ -192,7 +192,9 @@ class RagConfig(Part):
         None, "The model of the embeddings; its endpoint is ROLLOUT_EMBEDDINGS_URL.", "--embedding-model", min_length=1
     )
     chunk_words: int = option(200, "Words of a passage at most.", "--chunk-words", ge=1, le=100_000)
-    chunk_overlap: int = option(40, "Words that a passage shares with the one before.", "--chunk-overlap", ge=0)
+    chunk_overlap: int | None = option(
+        None, "Words that a passage shares with the one before. Default: a fifth of them.", "--chunk-overlap", ge=0
+    )
 
     @field_validator("corpus")
     @classmethod
@@ -210,11 +212,16 @@ class RagConfig(Part):
 
     @field_validator("chunk_overlap")
     @classmethod
-    def _leaves_something_new(cls, overlap: int, info: ValidationInfo) -> int:
+    def _leaves_something_new(cls, overlap: int | None, info: ValidationInfo) -> int | None:
         words = info.data.get("chunk_words")
-        if words is not None and overlap >= words:
-            raise ValueError(f"must be less than the words of a passage (--chunk-words), {words}, got {overlap}")
+        if overlap is not None and words is not None and overlap >= words:
+            raise ValueError(f"must be less than --chunk-words, which is {words}, got {shown(overlap)}")
         return overlap
+
+    @property
+    def overlap(self) -> int:
+        """Words that a passage shares with the one before."""
+        return self.chunk_words // 5 if self.chunk_overlap is None else self.chunk_overlap
 
 
 class SimulatedConfig(Part):

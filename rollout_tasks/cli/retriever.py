@@ -57,8 +57,8 @@ def serve(
     ] = None,
     chunk_words: Annotated[int, typer.Option(help="Words of a passage at most.")] = _DEFAULTS.chunk_words,
     chunk_overlap: Annotated[
-        int, typer.Option(help="Words that a passage shares with the one before.")
-    ] = _DEFAULTS.chunk_overlap,
+        int | None, typer.Option(help="Words that a passage shares with the one before. Default: a fifth of them.")
+    ] = None,
 ) -> None:
     """Serve a corpus over Search-R1's protocol until Ctrl-C or SIGTERM.
 
@@ -73,7 +73,7 @@ def serve(
     given = {"corpus": corpus, "retrieval": retrieval, "embedding_model": embedding_model}
     options = parse_config({"rag": {**given, "chunk_words": chunk_words, "chunk_overlap": chunk_overlap}}).rag
     tokens = _tokens(host)
-    from rollout_tasks.retrieval.index import open_index  # here, as in `_serve`
+    from rollout_tasks.retrieval.index import open_index  # here, because wrong options need none of it
 
     index = open_index(options, logger.info)
     stop = program.stopped_by_signals()
@@ -95,6 +95,7 @@ def _tokens(host: str) -> ServiceTokens | None:
 def _serve(index: Index, what: str, tokens: ServiceTokens | None, listener: Any, stop: threading.Event) -> None:
     import uvicorn  # here, because wrong input needs none of it
 
+    # Here, as in `serve`.
     from rollout_tasks.http_services.retrieve import RetrieveService
 
     with ExitStack() as ends:

@@ -140,7 +140,7 @@ def _parts(options: RagConfig, say: Say) -> tuple[Path, Path | None]:
     """Returns the folders of passages and vectors; builds what is missing."""
     corpus = _corpus(options)
     embedder = environments_embedder(options.embedding_model) if options.retrieval != "lexical" else None
-    made_from = [_FORMAT, lexical.version(), corpus.sha256(say), options.chunk_words, options.chunk_overlap]
+    made_from = [_FORMAT, lexical.version(), corpus.sha256(say), options.chunk_words, options.overlap]
     name = f"passages-{_key(made_from)}"
     passages = part(name, lambda folder: _write_passages(folder, corpus, options, say), say)
     if embedder is None:
@@ -153,11 +153,11 @@ def _write_passages(folder: Path, corpus: Corpus, options: RagConfig, say: Say) 
     (folder / _LEXICAL).mkdir()
     with PassageWriter(folder) as store, LexicalWriter(folder / _LEXICAL) as index:
         for document in corpus.documents(say):
-            for passage in divide(document, options.chunk_words, options.chunk_overlap):
+            for passage in divide(document, options.chunk_words, options.overlap):
                 index.add(store.add(passage), passage)
         store.finish()
         index.finish()
-    about = {"corpus": str(corpus.path), "chunk_words": options.chunk_words, "chunk_overlap": options.chunk_overlap}
+    about = {"corpus": str(corpus.path), "chunk_words": options.chunk_words, "chunk_overlap": options.overlap}
     write_whole(folder / "index.json", json.dumps({**about, "passages": len(store)}, indent=2) + "\n")
 
 

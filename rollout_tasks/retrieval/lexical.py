@@ -56,10 +56,7 @@ class LexicalWriter:
             RetrievalError: The package is not installed.
         """
         self._package = tantivy()
-        schema = self._package.SchemaBuilder()
-        schema.add_text_field(_TEXT, tokenizer_name=_ANALYZER, index_option=_FREQUENCIES)
-        schema.add_unsigned_field(_ROW, fast=True)
-        index = self._package.Index(schema.build(), path=str(folder))
+        index = self._package.Index(_schema(self._package), path=str(folder))
         index.register_tokenizer(_ANALYZER, _analyzer(self._package))
         self._writer = index.writer(_HEAP_BYTES, 1)
 
@@ -100,7 +97,7 @@ class LexicalIndex:
         """
         self._package = tantivy()
         try:
-            index = self._package.Index.open(str(folder))
+            index = self._package.Index(_schema(self._package), path=str(folder))
             index.config_reader("manual")  # nobody changes it, so nothing has to watch it
             index.register_tokenizer(_ANALYZER, _analyzer(self._package))
             self._schema, self._searcher = index.schema, index.searcher()
@@ -127,6 +124,13 @@ class LexicalIndex:
 def _plain(text: str) -> str:
     """Returns a text in which equal characters are written in the same way."""
     return text if text.isascii() else unicodedata.normalize("NFKC", text)
+
+
+def _schema(package: Any) -> Any:
+    builder = package.SchemaBuilder()
+    builder.add_text_field(_TEXT, tokenizer_name=_ANALYZER, index_option=_FREQUENCIES)
+    builder.add_unsigned_field(_ROW, fast=True)
+    return builder.build()
 
 
 def _analyzer(package: Any) -> Any:

@@ -8,6 +8,7 @@ machinery works; it says nothing about embeddings of a model. Not a test: it say
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
@@ -172,6 +173,8 @@ def memory(options: RagConfig, queries: Sequence[tuple[str, str]], readers: int)
     parent = os.fork()
     if parent == 0:
         RagEnvironment.preload()
+        gc.collect()
+        gc.freeze()
         children = [_reader(options, queries, write) for _ in range(readers)]
         os.close(write)
         for child in children:

@@ -54,7 +54,7 @@ def test_an_unknown_name_names_the_known_and_the_closest(name: str, said: str) -
         registry.environment(name)
 
     assert str(caught.value).startswith(said)
-    assert "math, osworld, py, simulated" in str(caught.value)
+    assert "math, osworld, py, rag, simulated" in str(caught.value)
 
 
 def test_an_unknown_agent() -> None:
@@ -186,7 +186,7 @@ def test_a_queue_that_no_environment_has_is_noticed(installed: Path) -> None:
     assert registry.unknown_queues([*known, "finalize", "mine", "light"]) == {}
     assert registry.unknown_queues(["rollout.lihgt", "rollout"]) == {
         "rollout.lihgt": "did you mean rollout.light?",
-        "rollout": "known: rollout.broken, rollout.light, rollout.osworld, rollout.py, rollout.simulated, rollouts-of-mine",
+        "rollout": "known: rollout.broken, rollout.light, rollout.osworld, rollout.py, rollout.rag, rollout.simulated, rollouts-of-mine",
     }
 
 

@@ -285,7 +285,7 @@ def test_a_class_may_be_made_in_each_way(load: Load, kind: str, contract: type, 
         works(kind, loaded, contract, name)
 
 
-@pytest.mark.parametrize("name", ["simulated", "math", "py"])
+@pytest.mark.parametrize("name", ["simulated", "math", "py", "rag"])
 def test_a_built_in_environment_may_be_inherited_from(load: Load, name: str) -> None:  # noqa: F811
     assert load("environment", type("Right", (registry.environment(name),), {"queue": "rollout.mine"}))
 

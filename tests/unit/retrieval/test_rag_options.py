@@ -20,6 +20,14 @@ def test_a_corpus_is_named_by_its_whole_path(monkeypatch: pytest.MonkeyPatch, tm
 
 
 @pytest.mark.parametrize(
+    ("options", "overlap"),
+    [({}, 40), ({"chunk_words": 12}, 2), ({"chunk_words": 1}, 0), ({"chunk_words": 10, "chunk_overlap": 9}, 9)],
+)
+def test_passages_overlap_by_a_fifth_unless_told_otherwise(options: dict[str, Any], overlap: int) -> None:
+    assert parse_config({"rag": options}).rag.overlap == overlap
+
+
+@pytest.mark.parametrize(
     ("options", "sentence"),
     [
         ({"corpus": "c", "retriever": "http://a"}, "--retriever: takes the place of --corpus: give one of them"),
@@ -29,7 +37,7 @@ def test_a_corpus_is_named_by_its_whole_path(monkeypatch: pytest.MonkeyPatch, tm
         ({"chunk_words": 0}, "--chunk-words: must be at least 1, got 0"),
         (
             {"chunk_words": 10, "chunk_overlap": 10},
-            "--chunk-overlap: must be less than the words of a passage (--chunk-words), 10, got 10",
+            "--chunk-overlap: must be less than --chunk-words, which is 10, got 10",
         ),
     ],
 )
