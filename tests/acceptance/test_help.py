@@ -16,7 +16,13 @@ from tests.conftest import REPOSITORY
 COMMANDS = [
     *("submit.py", "pool.py", "pool.py connect", "vm_host.py", "rescore.py", "show_result.py", "prefetch.py"),
     *("build_guest.py", "supply.py"),
-    *("rollouts", *(f"rollouts {name}" for name in SUBCOMMANDS), "rollouts image build", "rollouts pool connect"),
+    *(
+        "rollouts",
+        *(f"rollouts {name}" for name in SUBCOMMANDS),
+        "rollouts image build",
+        "rollouts pool connect",
+        "rollouts retriever serve",
+    ),
 ]
 
 SHORT = ["submit.py", "vm_host.py", "rollouts", "rollouts run", "rollouts pool connect"]
