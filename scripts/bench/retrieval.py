@@ -185,8 +185,8 @@ def memory(options: RagConfig, queries: Sequence[tuple[str, str]], readers: int)
             raise SystemExit("a reader failed")
     family = [psutil.Process(parent), *psutil.Process(parent).children()]
     total = sum(one.memory_full_info().pss for one in family) / (1 << 20)
-    for child in family[1:]:
-        child.send_signal(signal.SIGTERM)
+    for reader in family[1:]:
+        reader.send_signal(signal.SIGTERM)
     os.waitpid(parent, 0)
     os.close(read)
     return total
