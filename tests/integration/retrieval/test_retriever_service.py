@@ -82,9 +82,10 @@ def test_without_scores_the_documents_stand_alone(service: Service) -> None:
 
 
 def test_what_is_wrong_is_said(service: Service) -> None:
-    refused = service.asked(queries=[], topk=1)
+    refused = service.asked(queries="towers", topk=1)
 
-    assert (refused.status_code, refused.json()) == (422, {"detail": "queries must be a list of texts, at least one"})
+    assert (refused.status_code, refused.json()) == (422, {"detail": "queries must be a list of texts"})
+    assert service.asked(queries=[], topk=1, return_scores=True).json() == {"result": []}
     assert httpx.get(f"{service.url}/retrieve", timeout=30).status_code == 405
     assert httpx.get(f"{service.url}/health", timeout=30).json() == {"status": "ok"}
     pieces = (b" " * (1 << 20) for _ in range(9))
