@@ -199,8 +199,8 @@ def test_a_document_of_search_r1s_own_server_is_understood() -> None:
 
 
 def test_the_deadline_of_a_call_counts_all_its_tries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_endpoint, "CALL_SECONDS", 0.2)
-    server = AnswerServer(lambda _: said({}, status=503, retry_after=30))
+    monkeypatch.setattr(json_endpoint, "CALL_SECONDS", 20.0)
+    server = AnswerServer(lambda _: said({}, status=503, retry_after=60))
 
     with pytest.raises(RetrievalError, match=r"HTTP 503: \{\}$"):
         RemoteRetriever(f"http://127.0.0.1:{server.port}", "").search(["x"], 3)
