@@ -44,7 +44,13 @@ def environment_for_guests() -> dict[str, str]:
 
 def this_process() -> str:
     """Returns this process's name: machine, process id and start time; empty where the system does not tell."""
-    return _name_of(os.getpid())
+    return _own_name(os.getpid())
+
+
+def name_of(pid: int) -> str:
+    """Returns the name of a process, of the form of `this_process`; empty where there is none, or the system does not tell."""
+    fields = _fields_of(pid)
+    return f"{machine()}:{pid}:{fields[_BEGAN]}" if fields and machine() else ""
 
 
 @lru_cache(maxsize=1)
@@ -68,7 +74,7 @@ def has_ended(process: str) -> bool:
     """Whether a process has surely ended: False also when this process cannot know.
 
     Args:
-        process: Its own name from `this_process`.
+        process: Its name, from `this_process` or `name_of`.
     """
     where, _, rest = process.partition(":")
     if not where or where != machine():
@@ -225,9 +231,8 @@ def _await_stop(pid: int, seconds: float) -> None:
 
 
 @lru_cache(maxsize=1)
-def _name_of(pid: int) -> str:
-    fields = _fields_of(pid)
-    return f"{machine()}:{pid}:{fields[_BEGAN]}" if fields and machine() else ""
+def _own_name(pid: int) -> str:
+    return name_of(pid)
 
 
 def _user_of(process: Path) -> int:

@@ -46,6 +46,7 @@ SUBCOMMANDS = {
     "index": Subcommand("Keep an index of rollouts for trainers.", "cli.index"),
     "pool": Subcommand("Show a pool of VMs and operate it.", "cli.pool"),
     "model": Subcommand("Put servers of a model into a pool, and see how they do.", "cli.model"),
+    "gpu": Subcommand("Show who has the GPUs' memory, and end what is left over there.", "cli.gpu"),
     "gateway": Subcommand("Serve a model to agents elsewhere, and record their calls.", "cli.gateway"),
     "openenv": Subcommand("Serve desktops to trainers that speak OpenEnv.", "cli.openenv"),
     "retriever": Subcommand("Serve the passages of a corpus.", "cli.retriever"),

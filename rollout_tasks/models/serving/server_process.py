@@ -13,13 +13,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rollout_tasks.cleanup_process import CleanupProcess, stop_sessions
+from rollout_tasks.models.serving.server_records import write_record
 from rollout_tasks.models.serving.vllm_command import END_SECONDS
 from rollout_tasks.unicode_text import one_line
 
 logger = logging.getLogger(__name__)
 
-_LATE_SECONDS = 5.0
-"""How much longer than it should a server may take to end."""
+LONGEST_END_SECONDS = END_SECONDS + 5.0
+"""How long a server that is asked to end may take: a little longer than it should."""
 _LEFT_SECONDS = 1.0
 """How long those that it started may take after it has ended."""
 _KILL_SECONDS = 10.0
@@ -53,6 +54,7 @@ class ServerProcess:
             OSError: It cannot be started, or the log not be written.
         """
         self._log = log
+        self._record: Path | None = None
         with log.open("ab") as output:
             self._began = output.tell()
             self._process = subprocess.Popen(  # noqa: S603
@@ -65,6 +67,7 @@ class ServerProcess:
             )
         try:
             cleanup.stop_afterwards(self._process.pid)
+            self._record = write_record(self._process.pid)
         except BaseException:  # no room for another process
             self.end()
             raise
@@ -79,7 +82,7 @@ class ServerProcess:
 
     def end(self) -> None:
         """Asks it to end, and kills what is left of it and of the processes that it started."""
-        deadline = time.monotonic() + END_SECONDS + _LATE_SECONDS
+        deadline = time.monotonic() + LONGEST_END_SECONDS
         os.kill(self._process.pid, signal.SIGTERM)
         while self.end_code() is None and time.monotonic() < deadline:
             time.sleep(_LOOK_SECONDS)
@@ -88,6 +91,9 @@ class ServerProcess:
             self._process.wait(_KILL_SECONDS)
         except subprocess.TimeoutExpired:  # as in a GPU's driver
             logger.error("process %d does not end within %g s after SIGKILL", self._process.pid, _KILL_SECONDS)
+            return
+        if self._record is not None:
+            self._record.unlink(missing_ok=True)
 
     def last_line(self) -> str:
         """Returns the last line that it printed; other programs wrote it."""

@@ -38,10 +38,10 @@ from vm_pool.providers.qemu import folders
 
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
-    for cache in (machine, processes._name_of):
+    for cache in (machine, processes._own_name):
         cache.cache_clear()
     yield
-    for cache in (machine, processes._name_of):
+    for cache in (machine, processes._own_name):
         cache.cache_clear()
 
 
@@ -97,7 +97,7 @@ def test_where_nothing_can_be_read_nothing_is_said(tmp_path: Path, monkeypatch: 
 
     assert not has_ended(said), "this machine is known already, but not its processes"
     machine.cache_clear()
-    processes._name_of.cache_clear()
+    processes._own_name.cache_clear()
     assert (machine(), this_process()) == ("", "")
     assert not has_ended(":1:1")
 
