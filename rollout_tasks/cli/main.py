@@ -45,7 +45,7 @@ SUBCOMMANDS = {
     "export": Subcommand("Write a scored run's traces for a trainer.", "cli.export"),
     "index": Subcommand("Keep an index of rollouts for trainers.", "cli.index"),
     "pool": Subcommand("Show a pool of VMs and operate it.", "cli.pool"),
-    "model": Subcommand("Put servers of a model into a pool, and see how they do.", "cli.model"),
+    "model": Subcommand("Put servers of a model into a pool, see how they do, and ask them.", "cli.model"),
     "gpu": Subcommand("Show who has the GPUs' memory, and end what is left over there.", "cli.gpu"),
     "gateway": Subcommand("Serve a model to agents elsewhere, and record their calls.", "cli.gateway"),
     "openenv": Subcommand("Serve desktops to trainers that speak OpenEnv.", "cli.openenv"),

@@ -10,7 +10,7 @@ from typing import Annotated
 import redis
 import typer
 
-from rollout_tasks.cli import model_reload, program
+from rollout_tasks.cli import model_ask, model_reload, model_try, program
 from rollout_tasks.cli.fitting_tables import Column, FittingTable, table_console
 from rollout_tasks.config_fields import check_url
 from rollout_tasks.errors import UserError
@@ -199,6 +199,10 @@ def reload(
     replicas, reloads = _open(pool, client), Reloads(client, pool)
     requested_reload = model_reload.ask(replicas, reloads, checkpoint, weight_version, in_flight=in_flight)
     requested_reload.follow(timeout, as_json=as_json)
+
+
+application.command("ask")(model_ask.ask)
+application.command("try")(model_try.try_checkpoint)
 
 
 def _log_to_stderr() -> None:

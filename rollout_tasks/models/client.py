@@ -30,6 +30,7 @@ from rollout_tasks.settings import checked_key, settings
 
 if TYPE_CHECKING:
     import httpx2
+    import redis
 
 SESSION_HEADER = "X-Session-Id"
 """Keeps a trajectory on one replica, and tells a scripted model which script to play."""
@@ -54,7 +55,12 @@ class _Connected:
 
 
 def open_model(
-    config: ModelConfig, *, session_id: str, api_key: str | None = None, base_url: str | None = None
+    config: ModelConfig,
+    *,
+    session_id: str,
+    api_key: str | None = None,
+    base_url: str | None = None,
+    client: redis.Redis | None = None,
 ) -> ModelClient:
     """Returns a model bound to one session. Does not connect yet.
 
@@ -63,6 +69,7 @@ def open_model(
         session_id: Sent with every request; printable ASCII, as from `session_ids`.
         api_key: The endpoint's key; default: the environment's.
         base_url: The endpoint; default: that of `route_of`.
+        client: Of the Redis that has the model's pool; default: that of `route_of`.
 
     Raises:
         UserError: The key cannot be sent in a header.
@@ -71,7 +78,7 @@ def open_model(
     if api_key is None and configured.openai_api_key is not None:
         api_key = configured.openai_api_key.get_secret_value()
     key = checked_key(api_key or "") or _NO_KEY
-    return ModelClient(config, session_id, key, route_of(config, session_id, base_url))
+    return ModelClient(config, session_id, key, route_of(config, session_id, base_url, client))
 
 
 class ModelClient:

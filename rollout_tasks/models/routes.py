@@ -6,6 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
+import redis
+
 from rollout_tasks.errors import FailureClass
 from rollout_tasks.model_config import ModelConfig
 from rollout_tasks.models.endpoint import endpoint_of
@@ -74,9 +76,10 @@ class OneEndpoint:
 class PoolRoute:
     """The `Route` to the replicas of a model pool: the session's own, as long as that takes calls."""
 
-    def __init__(self, pool: str, session_id: str, timeout: float) -> None:
-        self._balancer = Balancer(worker_client(), pool)
-        self._replicas = Replicas(worker_client(), pool)
+    def __init__(self, pool: str, session_id: str, timeout: float, client: redis.Redis | None = None) -> None:
+        client = client or worker_client()
+        self._balancer = Balancer(client, pool)
+        self._replicas = Replicas(client, pool)
         self._session_id = session_id
         self._seconds = timeout + _MARGIN_SECONDS
 
@@ -100,14 +103,17 @@ class PoolRoute:
         return any(replica.replica_id not in failed for replica in self._replicas.ready())
 
 
-def route_of(config: ModelConfig, session_id: str, base_url: str | None = None) -> Route:
+def route_of(
+    config: ModelConfig, session_id: str, base_url: str | None = None, client: redis.Redis | None = None
+) -> Route:
     """Returns the route of a session's calls.
 
     Args:
         config: The run's model options.
         session_id: The session.
         base_url: The endpoint; default: that of `endpoint_of`.
+        client: Of the Redis that has the pool; default: this process's patient one.
     """
     if base_url is None and config.pool is not None:
-        return PoolRoute(config.pool, session_id, config.timeout)
+        return PoolRoute(config.pool, session_id, config.timeout, client)
     return OneEndpoint((base_url or endpoint_of(config)).rstrip("/"))

@@ -9,7 +9,18 @@ from typing import Any
 
 KINDS = ("png", "jpeg", "webp", "gif")
 """Of pictures: each is the ending of the media type, and of a file's name."""
+_BEGINNINGS = (
+    (re.compile(rb"\x89PNG\r\n\x1a\n"), "png"),
+    (re.compile(rb"\xff\xd8\xff"), "jpeg"),
+    (re.compile(rb"RIFF.{4}WEBP", re.DOTALL), "webp"),
+    (re.compile(rb"GIF8[79]a"), "gif"),
+)
 _PICTURE = re.compile(rf"data:image/({'|'.join(KINDS)});base64,")
+
+
+def kind_of(picture: bytes) -> str | None:
+    """Returns which of `KINDS` a picture's file is, by its first bytes; None for another one."""
+    return next((kind for beginning, kind in _BEGINNINGS if beginning.match(picture)), None)
 
 
 def data_url(picture: bytes, kind: str) -> str:
