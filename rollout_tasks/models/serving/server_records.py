@@ -59,7 +59,7 @@ def write_record(server: int) -> Path | None:
         new.write_text(json.dumps(asdict(record)), encoding="utf-8")
         return new.replace(path)
     except OSError as error:
-        logger.warning("server %d is not recorded, so rollouts gpu will not know it: %s", server, error)
+        logger.warning("server %d is not recorded, and will not be known as ours if it is ever left over: %s", server, error)
         return None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -119,7 +118,7 @@ def test_a_python_that_ends_or_hangs_says_so_and_leaves_nothing(
 
 def picture_file(path: Path, red: int) -> Path:
     """A picture that has more red the larger `red` is."""
-    from PIL import Image
+    from PIL import Image  # here, because only the slow test needs it
 
     grey = Image.linear_gradient("L").resize((160, 120))
     Image.merge("RGB", (Image.new("L", grey.size, red), grey, grey)).save(path)
@@ -137,22 +136,19 @@ def test_a_checkpoint_that_sees_is_asked_about_a_picture(try_model: Try, tmp_pat
     )
     dark, light = picture_file(tmp_path / "dark.png", 0), picture_file(tmp_path / "light.png", 255)
 
-    told = [try_model(folder, "say yes", "--picture", one, "--python", python, "--json") for one in (dark, light, dark)]
-    plain = try_model(folder, "say yes", "--python", python)
-    broken = tmp_path / "step-2"
-    subprocess.run(["cp", "-r", folder, broken], check=True)
-    (broken / "model.safetensors").write_bytes(b"cut off")
-    failed = try_model(broken, "say yes", "--python", python)
+    first = try_model(folder, "say yes", "--picture", dark, "--python", python, "--json")
+    other = try_model(folder, "say yes", "--picture", light, "--python", python)
+    (folder / "model.safetensors").write_bytes(b"cut off")
+    failed = try_model(folder, "say yes", "--python", python)
 
-    assert [one.code for one in told] == [0, 0, 0], told[0].stderr
-    first, other, again = (json.loads(one.stdout) for one in told)
-    assert first["answer"] == again["answer"], "the likeliest token each time"
-    assert first["answer"] != other["answer"], "it sees the picture"
-    assert first["model_class"] == "Qwen2VLForConditionalGeneration"
-    assert 0 < first["completion_tokens"] <= 1_024
-    assert first["cut_off"] == (first["completion_tokens"] == 1_024)
-    assert plain.code == 0, plain.stderr
-    assert " of loading, by Qwen2VLForConditionalGeneration on cpu\n" in plain.stderr
+    assert (first.code, other.code) == (0, 0), first.stderr + other.stderr
+    told = json.loads(first.stdout)
+    assert told["answer"]
+    assert told["answer"] != other.stdout.removesuffix("\n"), "it sees the picture"
+    assert told["model_class"] == "Qwen2VLForConditionalGeneration"
+    assert told["prompt_tokens"] > 10
+    assert 0 < told["completion_tokens"] <= 1_024
+    assert other.stderr.endswith(" of loading, by Qwen2VLForConditionalGeneration on cpu\n")
     assert (failed.code, failed.stdout) == (2, "")
-    assert failed.stderr.splitlines()[-1].startswith(f"error: {broken}: ")
+    assert failed.stderr.splitlines()[-1].startswith(f"error: {folder}: ")
     assert "Traceback" not in failed.stderr
