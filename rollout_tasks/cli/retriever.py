@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rollout_tasks.cli import listening, program
-from rollout_tasks.config import RagConfig, parse_config
+from rollout_tasks.config import parse_config
 from rollout_tasks.errors import ServiceEnded
 from rollout_tasks.http_services.tokens import ServiceTokens
+from rollout_tasks.rag_config import RagConfig
 from rollout_tasks.settings import settings
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Protocol
 
 from benchmark.whole_file import write_whole
-from rollout_tasks.config import RagConfig
 from rollout_tasks.per_process import per_process
+from rollout_tasks.rag_config import RagConfig
 from rollout_tasks.retrieval import lexical
 from rollout_tasks.retrieval.cache import part
 from rollout_tasks.retrieval.corpus import Corpus, find_corpus

@@ -34,8 +34,8 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from rollout_tasks.config import RagConfig
 from rollout_tasks.environments.rag.environment import RagEnvironment
+from rollout_tasks.rag_config import RagConfig
 from rollout_tasks.retrieval.index import Retriever, open_index
 from rollout_tasks.settings import settings
 

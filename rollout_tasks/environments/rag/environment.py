@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from benchmark.items import Item
-from rollout_tasks.config import RagConfig, RunConfig
+from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.base import Environment, EnvironmentContext, Observation, Tool, ToolCall, ToolResult
+from rollout_tasks.rag_config import RagConfig
 from rollout_tasks.retrieval import lexical
 from rollout_tasks.retrieval.errors import RetrievalError
 from rollout_tasks.retrieval.index import Retriever, corpus_sha256, open_index

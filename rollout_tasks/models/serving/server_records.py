@@ -59,7 +59,9 @@ def write_record(server: int) -> Path | None:
         new.write_text(json.dumps(asdict(record)), encoding="utf-8")
         return new.replace(path)
     except OSError as error:
-        logger.warning("server %d is not recorded, and will not be known as ours if it is ever left over: %s", server, error)
+        logger.warning(
+            "server %d is not recorded, and will not be known as ours if it is ever left over: %s", server, error
+        )
         return None
 
 
@@ -102,8 +104,10 @@ def _read(path: Path, user: int) -> ServerRecord | None:
             told = json.loads(file.read(_LONGEST))
     except (OSError, ValueError, RecursionError):
         return None
-    values = (told.get("server"), told.get("started_by")) if isinstance(told, dict) else ()
-    return ServerRecord(*values) if values and all(isinstance(value, str) for value in values) else None
+    match told:
+        case {"server": str(server), "started_by": str(started_by)}:
+            return ServerRecord(server, started_by)
+    return None
 
 
 def _remove_ended(folder: Path) -> None:

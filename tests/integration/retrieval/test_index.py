@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from rollout_tasks.config import RagConfig
+from rollout_tasks.rag_config import RagConfig
 from rollout_tasks.retrieval import cache as parts
 from rollout_tasks.retrieval import index as module
 from rollout_tasks.retrieval.errors import RetrievalError
@@ -156,7 +156,7 @@ def test_an_index_is_built_once_for_each_content_and_set_of_options(corpus: Path
 OPEN = """
 import sys
 from pathlib import Path
-from rollout_tasks.config import RagConfig
+from rollout_tasks.rag_config import RagConfig
 from rollout_tasks.retrieval.index import open_index
 said = []
 index = open_index(RagConfig(corpus=Path(sys.argv[1])), said.append)
