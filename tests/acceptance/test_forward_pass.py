@@ -61,7 +61,7 @@ AGENTS: dict[str, dict[str, Any]] = {
     "tool_calling": {"limits": {"max_turns": 11}, "model": {"max_images": 3}},
 }
 DESKTOPS = 2
-TASKS, ROLLOUTS = 2, 4
+TASKS, ROLLOUTS = 2, 6
 TEXT_REPLY = (
     "<think>WORD WORD WORD</think>\nThought: WORD WORD.\n"
     '<tool_call>{"name": "computer_use", "arguments": {"action": "right_click", "coordinate": [NNN, NNN]}}</tool_call>\n'

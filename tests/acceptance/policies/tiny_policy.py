@@ -49,7 +49,7 @@ VOCABULARY = 1_200
 NUMBERS = range(120, 900, 13)
 MOST_PIXELS = 100_352
 """Of a picture as the model sees it: 128 tokens."""
-STEPS, SEQUENCES, RATE = 400, 6, 3e-3
+STEPS, SEQUENCES, RATE = 800, 6, 3e-3
 LONG_EVERY, LONG = 6, 900
 """Each of so many steps has one sequence with so many tokens before its reply, as prompts of episodes have."""
 IGNORED = -100
