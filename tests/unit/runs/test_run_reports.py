@@ -135,7 +135,7 @@ def test_what_is_shown_are_the_tables_and_where_to_look_further(
     assert [cell.strip() for cell in headings.split("┃")[1:6]] == ["", "asked", "valid", "solved", "score"]
     assert list(rows) == [
         *("chrome", "libreoffice_calc", "libreoffice_writer", "os"),
-        *("Office", "Daily", "infeasible", "overall"),
+        *("OS", "Office", "Daily", "infeasible", "overall"),
     ]
     assert [cell.strip() for cell in rows["overall"].split("│")[2:6]] == ["8", "6", "3", "43.8%"]
     name, *figures = rows["overall"].split("│")[1:6]
