@@ -1,7 +1,7 @@
 """A network namespace that plays the internet, with a desktop in it: small_internet.py PROVIDER POLICY VM_ID < URLS > WHAT CAME
 
 With `downloads` in place of the three, the URLs are downloaded as tasks' files are, by this process itself; with `requests`,
-they are asked for as desktop-env does.
+they are asked for as desktop-env does, and with `visits` as web runs do.
 
 In place of a URL, HOLD has the guest connect and stay so, RESET resets it; what came is then how many connections are open.
 
@@ -40,8 +40,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from benchmark.deadline import Deadline
 from rollout_tasks.environments.osworld import downloads
 from rollout_tasks.environments.osworld.vm_client import REQUESTS
+from rollout_tasks.environments.web.download import download as page_download
+from rollout_tasks.environments.web.download import page_url
+from rollout_tasks.environments.web.refusal import Refused
 from vm_pool.providers.base import ReachesVMs, check_available, load_provider
 from vm_pool.unpooled import unpooled_vm
 
@@ -74,7 +78,7 @@ REBINDING = "rebind.example"
 """Public when asked for the first time, private ever after."""
 CERTIFIED = "public.example"
 """Whose certificate every server shows that is asked by HTTPS."""
-DOWNLOADS, REQUESTED = "downloads", "requests"
+DOWNLOADS, REQUESTED, VISITED = "downloads", "requests", "visits"
 HOLD, RESET = "hold", "reset"
 HOLDING = f"setsid python3 -c 'import socket, time; s = socket.create_connection((\"{PUBLIC}\", 80)); time.sleep(600)'"
 OPEN_SECONDS = 60
@@ -244,7 +248,7 @@ def open_connections(wanted: int) -> str:
 
 
 def download(urls: list[str], how: str) -> dict[str, Any]:
-    """What comes of each URL when it is a task's file, or what desktop-env asks for."""
+    """What comes of each URL when it is a task's file, what desktop-env asks for, or a page that an agent visits."""
     came: dict[str, Any] = {}
     downloads.FIRST_PAUSE = 0.01
     with internet(), tempfile.TemporaryDirectory() as folder:
@@ -256,8 +260,11 @@ def download(urls: list[str], how: str) -> dict[str, Any]:
         for url in urls:
             Web.reached.clear()
             try:
-                answer = cache.fetch(url).path.read_text() if how == DOWNLOADS else REQUESTS.get(url).text
-            except (downloads.DownloadError, requests.RequestException) as error:
+                if how == VISITED:
+                    answer = page_download(page_url(url), Deadline(30), "reader", lambda _url: None).body.decode()
+                else:
+                    answer = cache.fetch(url).path.read_text() if how == DOWNLOADS else REQUESTS.get(url).text
+            except (downloads.DownloadError, requests.RequestException, Refused) as error:
                 answer = f"error: {error}"
             came[url] = {"answer": answer, "reached": list(Web.reached)}
     return came

@@ -17,7 +17,7 @@ import pytest
 
 from rollout_tasks.environments.osworld.downloads import TRIES
 from tests.conftest import REPOSITORY
-from tests.hostile.small_internet import DOWNLOADS, OWN_PUBLIC, PUBLIC, PUBLIC_V6, REQUESTED
+from tests.hostile.small_internet import DOWNLOADS, OWN_PUBLIC, PUBLIC, PUBLIC_V6, REQUESTED, VISITED
 from tests.hostile.test_guest_network import ALLOWED, REDIRECTED, REFUSED
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace of its own needs root")
@@ -151,9 +151,10 @@ def test_through_a_proxy_nothing_private_is_asked_for() -> None:
     assert PUBLIC_V6 not in str(found)
 
 
-def test_what_desktop_env_asks_for_is_of_the_internet_too() -> None:
-    """Its getters ask for addresses that tasks and guests name."""
-    came = download([*ALLOWED, *REFUSED, *sent_elsewhere()], REQUESTED)
+@pytest.mark.parametrize("how", [REQUESTED, VISITED])
+def test_what_others_choose_is_of_the_internet_too(how: str) -> None:
+    """Getters of desktop-env ask for addresses that tasks and guests name, agents on the web for those that pages do."""
+    came = download([*ALLOWED, *REFUSED, *sent_elsewhere()], how)
     refused = [url for url in REFUSED if url != ONCE]
 
     assert {url: came[url]["reached"] for url in REACHED} == REACHED
