@@ -108,6 +108,10 @@ def _read(path: Path, user: int) -> ServerRecord | None:
         case {"server": str(server), "started_by": str(started_by)}:
             return ServerRecord(server, started_by)
     return None
+    if not isinstance(told, dict):
+        return None
+    server, started_by = told.get("server"), told.get("started_by")
+    return ServerRecord(server, started_by) if isinstance(server, str) and isinstance(started_by, str) else None
 
 
 def _remove_ended(folder: Path) -> None:
