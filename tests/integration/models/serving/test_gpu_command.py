@@ -26,6 +26,8 @@ from vm_pool.processes import name_of
 MIB = 1 << 20
 SECONDS = 30.0
 WORKER = "VLLM::EngineCore"
+NOBODY = 65_534
+"""A user's id."""
 STUBBORN = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(600)"
 )
@@ -225,6 +227,24 @@ def test_a_script_ends_all_without_being_asked(machine: Machine) -> None:
     assert done.returncode == 0, done.stderr
     assert not any(map(lives, workers))
     assert "GPU 0: 2,000 MiB came back; 0 of 81,559 MiB are in use" in done.stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may end another user's processes")
+def test_another_users_process_is_ended_only_after_a_yes(machine: Machine) -> None:
+    become = f"setpriv --reuid={NOBODY} --clear-groups bash -c 'exec -a {WORKER} sleep 600'"
+    worker = machine.left_over_worker(worker=become)
+    until(lambda: psutil.Process(worker).cmdline() == [WORKER, "600"], "other user")
+    user = psutil.Process(worker).username()
+    machine.gpus({worker: 1_000})
+
+    refused = machine.rollouts("clean", "--yes")
+    assert (refused.returncode, lives(worker)) == (1, True)
+    assert (
+        f"process {worker} of {user} ({WORKER} 600): it is another user's: it is not ended with --yes" in refused.stderr
+    )
+
+    agreed = machine.rollouts("clean", answers="yes\n")
+    assert (agreed.returncode, lives(worker)) == (0, False)
 
 
 @pytest.mark.slow
