@@ -28,9 +28,12 @@ SECONDS = 30.0
 WORKER = "VLLM::EngineCore"
 NOBODY = 65_534
 """A user's id."""
-STUBBORN = (
-    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(600)"
-)
+STUBBORN = """
+import pathlib, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+pathlib.Path(__file__).with_suffix(".ready").touch()
+time.sleep(600)
+"""
 KEEPER = """
 import os, pathlib, sys, time
 from rollout_tasks.cleanup_process import CleanupProcess
@@ -252,6 +255,7 @@ def test_one_that_does_not_end_is_killed_after_another_yes(machine: Machine) -> 
     script = machine.folder / "stubborn.py"
     script.write_text(STUBBORN)
     worker = machine.left_over_worker(worker=f"{sys.executable} {script}")
+    until(script.with_suffix(".ready").exists, "process that ignores SIGTERM")
     machine.gpus({worker: 1_000})
 
     refused = machine.rollouts("clean", answers="y\nn\n")
