@@ -14,6 +14,7 @@ import pytest
 from rollout_tasks.cli import model, program
 from tests.cpu_vllm import MINUTES, run_script, vllm_environment
 
+TINY_TEXT_MODEL = Path(__file__).with_name("tiny_text_model.py")
 TINY_MODEL = Path(__file__).with_name("serving") / "tiny_model.py"
 
 
@@ -116,6 +117,12 @@ def test_a_python_that_ends_or_hangs_says_so_and_leaves_nothing(
     assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
 
 
+def python_of_vllm(folder: Path) -> Path:
+    vllm = vllm_environment()
+    variables = f"PYTHONPATH={vllm / 'names'} OMP_NUM_THREADS=1"
+    return program_at(folder / "python", f'{variables} exec {vllm / "bin" / "python"} "$@"')
+
+
 def picture_file(path: Path, red: int) -> Path:
     """A picture that has more red the larger `red` is."""
     from PIL import Image  # here, because only the slow test needs it
@@ -128,12 +135,9 @@ def picture_file(path: Path, red: int) -> Path:
 @pytest.mark.slow
 @pytest.mark.timeout(60 * MINUTES)
 def test_a_checkpoint_that_sees_is_asked_about_a_picture(try_model: Try, tmp_path: Path) -> None:
-    vllm = vllm_environment()
     folder = tmp_path / "step-1"
-    run_script(vllm, TINY_MODEL, folder, "1")
-    python = program_at(
-        tmp_path / "python", f'PYTHONPATH={vllm / "names"} OMP_NUM_THREADS=1 exec {vllm / "bin" / "python"} "$@"'
-    )
+    run_script(vllm_environment(), TINY_MODEL, folder, "1")
+    python = python_of_vllm(tmp_path)
     dark, light = picture_file(tmp_path / "dark.png", 0), picture_file(tmp_path / "light.png", 255)
 
     first = try_model(folder, "say yes", "--picture", dark, "--python", python, "--json")
@@ -152,3 +156,22 @@ def test_a_checkpoint_that_sees_is_asked_about_a_picture(try_model: Try, tmp_pat
     assert (failed.code, failed.stdout) == (2, "")
     assert failed.stderr.splitlines()[-1].startswith(f"error: {folder}: ")
     assert "Traceback" not in failed.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60 * MINUTES)
+def test_a_model_of_texts_goes_on_with_the_words_and_takes_no_picture(try_model: Try, tmp_path: Path) -> None:
+    folder = tmp_path / "step-1"
+    run_script(vllm_environment(), TINY_TEXT_MODEL, folder)
+    python = python_of_vllm(tmp_path)
+    picture = picture_file(tmp_path / "dark.png", 0)
+
+    done = try_model(folder, "any text", "--python", python, "--json")
+    refused = try_model(folder, "any text", "--picture", picture, "--python", python)
+
+    told = json.loads(done.stdout)
+    assert (done.code, told["model_class"], told["completion_tokens"]) == (0, "Qwen2ForCausalLM", 1), done.stderr
+    assert told["cut_off"] is False
+    says = f"error: {folder}: the model sees no pictures: its config.json has no vision_config\n"
+    assert (refused.code, refused.stdout) == (2, "")
+    assert refused.stderr.endswith(says)
