@@ -104,10 +104,6 @@ def _read(path: Path, user: int) -> ServerRecord | None:
             told = json.loads(file.read(_LONGEST))
     except (OSError, ValueError, RecursionError):
         return None
-    match told:
-        case {"server": str(server), "started_by": str(started_by)}:
-            return ServerRecord(server, started_by)
-    return None
     if not isinstance(told, dict):
         return None
     server, started_by = told.get("server"), told.get("started_by")
