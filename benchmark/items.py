@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmark.entries import Entry, too_deep
 from benchmark.errors import BenchmarkError
-from benchmark.sources import find_entries, line_entry
+from benchmark.sources import document_entry, find_entries, line_entry
 
 if TYPE_CHECKING:
     import regex
@@ -149,6 +149,19 @@ def parse_item(text: str, where: str) -> Item:
         BenchmarkError: It is no item; one sentence naming the field.
     """
     return _item(line_entry(where, 1, text.encode("utf-8", "surrogatepass")), None)
+
+
+def read_item(document: Mapping[str, Any], where: str) -> Item:
+    """Reads one item from a JSON object: one as in JSONL, or an OSWorld task as in its file.
+
+    Args:
+        document: The object; its fields are those of `load_items`.
+        where: What errors call it.
+
+    Raises:
+        BenchmarkError: It is no item; one sentence naming the field.
+    """
+    return _item(document_entry(where, document), None)
 
 
 def check_id(item_id: str) -> str | None:

@@ -131,7 +131,7 @@ def _json_entries(path: Path, document: object) -> Iterator[Entry]:
         elif _lists_tasks(document):
             yield from _osworld_list(path, document)
             return
-        elif "question" not in document and {"instruction", "evaluator"} <= document.keys():
+        elif _is_osworld_task(document):
             domain = path.parent.name if path.parent.parent.name == _EXAMPLES else None
             yield _osworld_task(str(path), 1, document, domain)
             return
@@ -143,6 +143,22 @@ def _json_entries(path: Path, document: object) -> Iterator[Entry]:
         raise BenchmarkError(f"{path}: its list of items is empty")
     for number, value in enumerate(document, 1):
         yield _entry(f"{path}, entry {number}", number, value)
+
+
+def document_entry(where: str, document: Mapping[str, Any]) -> Entry:
+    """Returns the entry that one JSON object holds: an item as in JSONL, or an OSWorld task as in its file.
+
+    Args:
+        where: What errors call it.
+        document: The object.
+    """
+    if _is_osworld_task(document):
+        return _osworld_task(where, 1, dict(document), None)
+    return _entry(where, 1, dict(document))
+
+
+def _is_osworld_task(document: Mapping[str, object]) -> bool:
+    return "question" not in document and {"instruction", "evaluator"} <= document.keys()
 
 
 def _lists_tasks(document: Mapping[str, object]) -> bool:

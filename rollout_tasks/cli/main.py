@@ -50,6 +50,7 @@ SUBCOMMANDS = {
     "gateway": Subcommand("Serve a model to agents elsewhere, and record their calls.", "cli.gateway"),
     "openenv": Subcommand("Serve desktops to trainers that speak OpenEnv.", "cli.openenv"),
     "retriever": Subcommand("Serve the passages of a corpus.", "cli.retriever"),
+    "desktops": Subcommand("Lend desktops over HTTP, and make tokens for clients.", "cli.desktops"),
     "vm-host": Subcommand("Boot VMs into a pool and look after them.", "cli.vm_host"),
     "image": Subcommand("Build the image of desktops, and see which there are.", "cli.image", application="group"),
     "prefetch": Subcommand("Download the files that tasks need, ahead of a run.", "cli.prefetch"),

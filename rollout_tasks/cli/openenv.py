@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-import resource
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,9 +15,10 @@ from benchmark.items import Item
 from rollout_tasks.cli import listening, program, run_actions
 from rollout_tasks.cli.run_options import aliases, with_config_options
 from rollout_tasks.cli.runs import ConfigFile, ProviderOption, resolved_options
+from rollout_tasks.cli.served_vms import allow_many_files, running_server, serve_until, served_vms
 from rollout_tasks.cli.submission_progress import submitting
 from rollout_tasks.config import RunConfig
-from rollout_tasks.errors import ServiceEnded, UserError
+from rollout_tasks.errors import UserError
 from rollout_tasks.http_services.tokens import ServiceTokens
 from rollout_tasks.runs import preflight
 from rollout_tasks.settings import settings
@@ -34,11 +34,6 @@ PARTS = ("data", "env_mode", "limits", "vm", "desktop", "num_rollouts", "priorit
 NOT_INSTALLED = "openenv is not installed here: uv pip install openenv"
 FOLDER = "sessions"
 """Below the output folder: a folder for each session."""
-_LOOK_SECONDS = 1.0
-_START_SECONDS = 30.0
-_STOP_SECONDS = 15
-_LARGEST_MESSAGE = 1 << 20
-"""Bytes of an action."""
 
 
 @application.command("openenv", context_settings=program.any_spelling(aliases()))
@@ -86,7 +81,9 @@ def openenv(
     items = submission.items
     preflight.check_here(resolved, (), environments)  # sessions are played here, wherever their VMs are
     stop = program.stopped_by_signals()
-    with listening.listener(host, port) as listener, _vms(resolved, items, here=here) as services:
+    needed = resolved.vm.use_pool and preflight.needs_vm(resolved, items)
+    vms = served_vms(resolved, needed=needed, here=here, logs=resolved.output_dir / FOLDER / "logs")
+    with listening.listener(host, port) as listener, vms as services:
         listening.warn_without_tls(host)
         _serve(resolved, items, tokens, listener, session_timeout, services, stop)
     return program.DONE
@@ -99,32 +96,6 @@ def _check_installed() -> None:
         raise UserError(NOT_INSTALLED) from error
 
 
-@contextmanager
-def _vms(config: RunConfig, items: Sequence[Item], *, here: bool) -> Iterator[EmbeddedServices | None]:
-    """Provides the VMs: of a pool, which is started if there is none; yields what was started."""
-    if not (config.vm.use_pool and preflight.needs_vm(config, items)):
-        yield None
-        return
-    if not here:
-        from rollout_tasks.redis_client import checked_client  # here, because it imports Redis's client
-
-        with checked_client() as client:
-            preflight.check_pool(config, client)
-        yield None
-        return
-    # Here, because servers of a pool elsewhere need none of it.
-    from rollout_tasks.embedded.services import EmbeddedServices, WorkerVMs
-    from rollout_tasks.vm_options import provider_options
-
-    with ExitStack() as ends:
-        services = EmbeddedServices(config.output_dir / FOLDER / "logs")
-        ends.callback(services.stop)
-        services.start_valkey()
-        options = provider_options(config)
-        services.start_vm_host(WorkerVMs(config.vm.num_vms, config.vm.provider_name, config.vm.pool, options))
-        yield services
-
-
 def _serve(
     config: RunConfig,
     items: Sequence[Item],
@@ -134,38 +105,19 @@ def _serve(
     services: EmbeddedServices | None,
     stop: threading.Event,
 ) -> None:
-    import uvicorn  # here, because wrong input needs none of it
-
     # Here, because it is slow to import.
     from rollout_tasks.service.desktop_sessions import DesktopSessions
 
     # Here, because it imports an optional package.
     from rollout_tasks.service.openenv import served
 
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each session has connections and a process
+    allow_many_files()
     with ExitStack() as ends:
         folder = config.output_dir / FOLDER
         sessions = DesktopSessions(config, items, folder, most=config.num_rollouts, silent_seconds=session_timeout)
         ends.callback(sessions.close)
         forgotten = config.vm.wait_seconds + 3 * config.limits.max_seconds + session_timeout
-        # A client that is cut off is noticed within a lease's time, as a worker is.
-        ping = max(1.0, settings().lease_ttl / 3)
-        server = uvicorn.Server(
-            uvicorn.Config(
-                served(sessions, tokens, session_timeout=forgotten),
-                log_config=None,
-                access_log=False,
-                ws_max_size=_LARGEST_MESSAGE,
-                ws_ping_interval=ping,
-                ws_ping_timeout=ping,
-                timeout_graceful_shutdown=_STOP_SECONDS,
-            )
-        )
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True)
-        thread.start()
-        ends.callback(thread.join, _STOP_SECONDS)
-        ends.callback(setattr, server, "should_exit", True)
+        server = ends.enter_context(running_server(served(sessions, tokens, session_timeout=forgotten), listener))
         address, bound = listener.getsockname()[:2]
         logger.info(
             "serving %d items at http://%s:%d, %d at a time; records: %s",
@@ -175,11 +127,7 @@ def _serve(
             sessions.most,
             folder,
         )
-        while not stop.wait(_LOOK_SECONDS):
-            if services is not None:
-                services.check()
-            if not thread.is_alive():
-                raise ServiceEnded("the HTTP server ended by itself")
+        serve_until(stop, server, services)
 
 
 def main() -> None:

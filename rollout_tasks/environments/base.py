@@ -243,6 +243,11 @@ class Environment(World, Protocol):
         return ()
 
     @classmethod
+    def bare_item(cls, config: RunConfig) -> Item | None:  # noqa: ARG003
+        """Returns an item that sets nothing up, for desktops that are lent without a task; None if there is none."""
+        return None
+
+    @classmethod
     def snapshot(cls, item: Item) -> str | None:  # noqa: ARG003
         """Returns the snapshot that the item's VM starts from instead of the run's, if its VMs offer several."""
         return None

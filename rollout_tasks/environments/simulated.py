@@ -27,6 +27,9 @@ WORK = Tool(
     parameters={"type": "object", "properties": {}, "additionalProperties": False},
 )
 
+_MOST_STEPS = 10_000
+"""As many as the configuration allows."""
+
 _PLAIN_ERRORS = {
     FailureClass.ENV_SETUP: "reset",
     FailureClass.ENV_STEP: "execute",
@@ -64,6 +67,11 @@ class SimulatedEnvironment(Environment):
             first = error.errors()[0]
             where = ".".join(map(str, ("env_config", *location_of(first, item.env_config))))
             raise ValueError(f"{where} {clause(first)}") from error
+
+    @classmethod
+    def bare_item(cls, config: RunConfig) -> Item | None:  # noqa: ARG003
+        """Returns an item whose work does not end by itself."""
+        return Item("bare", "A desktop without a task.", env_config={"steps": _MOST_STEPS})
 
     def instructions(self, item: Item) -> str:  # noqa: ARG002
         """See `Environment`."""

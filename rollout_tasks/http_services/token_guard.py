@@ -39,10 +39,11 @@ class TokenGuard:
             await _refuse(send)
 
     def _allows(self, scope: Scope) -> bool:
-        return any(self._tokens.name_of(token) for token in _tokens(scope))
+        return any(self._tokens.name_of(token) for token in tokens_of(scope))
 
 
-def _tokens(scope: Scope) -> list[bytes]:
+def tokens_of(scope: Scope) -> list[bytes]:
+    """Returns the tokens that come with a request's headers."""
     headers: list[tuple[bytes, bytes]] = scope["headers"]
     found = [value for name, value in headers if name == b"x-api-key"]
     for name, value in headers:

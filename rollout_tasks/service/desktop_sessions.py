@@ -28,7 +28,7 @@ from rollout_tasks.redis_client import connect
 from rollout_tasks.service.played_session import PlayedSession
 from rollout_tasks.service.session_order import SessionOrder
 from rollout_tasks.service.session_record import facts_of, make_folder, write_end
-from rollout_tasks.service.session_results import SessionEnd, SessionEnded, SessionRefused, Step
+from rollout_tasks.service.session_results import NoRoom, SessionEnd, SessionEnded, SessionRefused, Step, UnknownItem
 from rollout_tasks.service.session_spawner import SessionSpawner
 from vm_pool.errors import PoolError
 from vm_pool.pool import VMPool
@@ -74,7 +74,8 @@ class DesktopSessions:
         self.most = most
         self._folder = folder
         self._silent_seconds = silent_seconds
-        names = {registry.environment_name(item, config) for item in self.items.values()}
+        names = {registry.environment_name(item, config) for item in self.items.values()} or {config.env_mode}
+        self.environments = frozenset(names)
         for name in names:
             if registry.environment(name).compares_answers:
                 raise UserError(f"environment {name!r} gives no score itself: items of it cannot be played in sessions")
@@ -100,9 +101,45 @@ class DesktopSessions:
             SessionEnded: No VM came in time, or the item cannot be set up on it; or the session was released meanwhile.
             SessionRefused: There is no such item, the name is used up, or there are as many sessions as there may be.
         """
-        session = self._begun(item_id, session_id or secrets.token_hex(8), index)
+        session = self.begin(self.item(item_id), session_id=session_id, index=index)
         session.wait_until_ready()
         return session
+
+    def item(self, item_id: str) -> Item:
+        """Returns one of the items.
+
+        Raises:
+            UnknownItem: There is no such item.
+        """
+        item = self.items.get(item_id)
+        if item is None:
+            raise UnknownItem(f"there is no item {item_id[:200]!r}")
+        return item
+
+    def begin(
+        self,
+        item: Item,
+        *,
+        session_id: str = "",
+        index: int = 0,
+        silent_seconds: float | None = None,
+        lends_ports: bool = False,
+    ) -> PlayedSession:
+        """Begins a session, and does not wait for its VM.
+
+        Args:
+            item: What is played; it need not be one of the items, but its environment has to be one of theirs.
+            session_id, index: As for `acquire`.
+            silent_seconds: How long its client may be silent. Default: as for all sessions.
+            lends_ports: Whether the client gets ports that lead to the VM.
+
+        Raises:
+            SessionRefused: The name is used up, or it cannot begin (`NoRoom`).
+        """
+        name = session_id or secrets.token_hex(8)
+        return self._begun(
+            item, name, index, self._silent_seconds if silent_seconds is None else silent_seconds, lends_ports
+        )
 
     def renew(self, session_id: str, fence: int) -> PlayedSession:
         """Says that the client is still there.
@@ -178,6 +215,10 @@ class DesktopSessions:
 
     # What the serving program does
 
+    def folder_of(self, session_id: str) -> Path:
+        """Returns the folder of a session's record, whether there is one or not."""
+        return (self._folder / session_id).absolute()
+
     def known(self) -> list[dict[str, Any]]:
         """Returns the facts of the sessions that go on."""
         with self._lock:
@@ -198,24 +239,26 @@ class DesktopSessions:
                 session.wait_until_ended(_LOOK_SECONDS * 10)
         self._spawner.close()
 
-    def _begun(self, item_id: str, session_id: str, index: int) -> PlayedSession:
-        item = self.items.get(item_id)
-        if item is None:
-            raise SessionRefused(f"there is no item {item_id[:200]!r}")
+    def _begun(
+        self, item: Item, session_id: str, index: int, silent_seconds: float, lends_ports: bool
+    ) -> PlayedSession:
         if not _ID.fullmatch(session_id):
             raise SessionRefused(
                 "a session's name has 1 to 100 letters, digits, '_', '.' and '-', a letter or digit first"
             )
-        order = SessionOrder(session_id, item, self.config, (self._folder / session_id).absolute(), index)
+        order = SessionOrder(session_id, item, self.config, self.folder_of(session_id), index, lends_ports)
         with self._lock:
             if (known := self._same(order)) is not None:
                 return known
-        process = self._spawner.spawn()  # not under the lock: the first one has to wait for imports
+        try:
+            process = self._spawner.spawn()  # not under the lock: the first one has to wait for imports
+        except UserError as error:
+            raise NoRoom(str(error)) from error
         try:
             with self._lock:
                 if (known := self._same(order)) is None:
                     make_folder(order)
-                    begun = self._sessions[session_id] = PlayedSession(order, process, self._when_ended)
+                    begun = self._sessions[session_id] = PlayedSession(order, process, self._when_ended, silent_seconds)
                     return begun
         except SessionRefused:
             process.close(0)
@@ -230,12 +273,12 @@ class DesktopSessions:
             SessionRefused: It may not.
         """
         if self._closed.is_set():
-            raise SessionRefused("the program that serves sessions is stopping")
+            raise NoRoom("the program that serves sessions is stopping")
         known = self._sessions.get(order.session_id) or self._ended.get(order.session_id)
-        if known is not None and (known.order.item.id, known.order.index) != (order.item.id, order.index):
+        if known is not None and (known.order.item, known.order.index) != (order.item, order.index):
             raise SessionRefused(f"session {order.session_id} plays another item")
         if known is None and len(self._sessions) >= self.most:
-            raise SessionRefused(f"there are {self.most} sessions, the most at a time")
+            raise NoRoom(f"there are {self.most} sessions, the most at a time")
         return known
 
     def _found(self, session_id: str) -> PlayedSession:
@@ -272,12 +315,12 @@ class DesktopSessions:
             now = time.monotonic()
             with self._lock:
                 silent = [
-                    one for one in self._sessions.values() if now - one.used > self._silent_seconds and not one.calls
+                    one for one in self._sessions.values() if now - one.used > one.silent_seconds and not one.calls
                 ]
                 stuck = [
                     one for one in self._sessions.values() if one.stopped_at and now - one.stopped_at > _END_SECONDS
                 ]
             for session in silent:
-                session.stop(f"its client was silent for {self._silent_seconds:g} s")
+                session.stop(f"its client was silent for {session.silent_seconds:g} s")
             for session in stuck:
                 session.kill()

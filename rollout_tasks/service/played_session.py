@@ -25,7 +25,11 @@ class PlayedSession:
     """One session. Its methods may be called from any thread, and wait for its process."""
 
     def __init__(
-        self, order: SessionOrder, process: SpawnedProcess, when_ended: Callable[[PlayedSession, SessionEnd], None]
+        self,
+        order: SessionOrder,
+        process: SpawnedProcess,
+        when_ended: Callable[[PlayedSession, SessionEnd], None],
+        silent_seconds: float,
     ) -> None:
         """Sends the order.
 
@@ -33,14 +37,18 @@ class PlayedSession:
             order: What is played.
             process: Its process, which has no order yet.
             when_ended: Called once, in a thread, when the process is gone and before `end` is known to others.
+            silent_seconds: How long its client may be silent.
         """
         self.order = order
+        self.silent_seconds = silent_seconds
         self.began = time.time()
         self.used = time.monotonic()
         """When a call was last made or answered."""
         self.vm_id: str | None = None
         self.fence: int | None = None
         """The lease's number; None while the session waits for a VM."""
+        self.ports: Mapping[str, int] = {}
+        """Ports of this machine that lead to the VM, by purpose, if the order lends them."""
         self.pooled = False
         """Whether the VM is a pool's, to which it has to be given back."""
         self.tools: Sequence[Mapping[str, Any]] = ()
@@ -91,6 +99,10 @@ class PlayedSession:
         """
         self._wait(lambda: self.ready)
         self.raise_if_ended()
+
+    def settle(self) -> None:
+        """Waits as `wait_until_ready` does, but neither raises nor counts as a call: the client may have gone."""
+        self._wait_or_kill(lambda: self.ready)
 
     def act(self, name: str, arguments: Mapping[str, Any], key: str) -> Step:
         """Carries out one call of a tool.
@@ -166,23 +178,29 @@ class PlayedSession:
             raise SessionRefused(reply["refused"])
         self.turn, self.over = reply["turn"], reply["over"]
         self.observation = observation or self.observation
-        return Step(reply["status"], reply["response"], observation, reply["turn"], reply["over"])
+        return Step(
+            reply["status"], reply["response"], observation, reply["turn"], reply["over"], float(reply["seconds"])
+        )
 
     def _wait(self, there: Callable[[], bool]) -> None:
-        """Waits until something is there or the session has ended; a process that answers nothing at all is killed."""
+        """Waits, for a client, until something is there or the session has ended."""
         with self._changed:
             self.calls += 1
         try:
-            with self._changed:
-                if self._changed.wait_for(lambda: there() or self.end is not None, self._patience):
-                    return
-            logger.error("session %s: its process did not answer for %g s; killing it", self.id, self._patience)
-            self.kill()
-            self.wait_until_ended(_PROCESS_SECONDS)
+            self._wait_or_kill(there)
         finally:
             with self._changed:
                 self.calls -= 1
                 self.used = time.monotonic()
+
+    def _wait_or_kill(self, there: Callable[[], bool]) -> None:
+        """Waits until something is there or the session has ended; a process that answers nothing at all is killed."""
+        with self._changed:
+            if self._changed.wait_for(lambda: there() or self.end is not None, self._patience):
+                return
+        logger.error("session %s: its process did not answer for %g s; killing it", self.id, self._patience)
+        self.kill()
+        self.wait_until_ended(_PROCESS_SECONDS)
 
     def raise_if_ended(self) -> None:
         """Raises if it is over, or is about to be.
@@ -242,6 +260,7 @@ class PlayedSession:
         with self._changed:
             if event == "granted":
                 self.vm_id, self.fence, self.pooled = message["vm_id"], message["fence"], message["pooled"]
+                self.ports = message["ports"]
             elif event == "ready":
                 self.tools, self.instructions, self.observation = message["tools"], message["instructions"], observation
             else:

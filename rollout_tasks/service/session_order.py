@@ -23,6 +23,8 @@ class SessionOrder:
     """The session's own."""
     index: int = 0
     """Which of the item's rollouts it is, from 0."""
+    lends_ports: bool = False
+    """Whether the VM's ports are told, and led to this machine, for clients that use the desktop directly."""
 
     def as_dict(self) -> dict[str, Any]:
         """Returns it as JSON values; `from_dict` reads it back."""
@@ -32,6 +34,7 @@ class SessionOrder:
             "config": self.config.model_dump(mode="json"),
             "folder": str(self.folder),
             "index": self.index,
+            "lends_ports": self.lends_ports,
         }
 
     @classmethod
@@ -43,6 +46,7 @@ class SessionOrder:
             config=RunConfig.model_validate(values["config"]),
             folder=Path(values["folder"]),
             index=values["index"],
+            lends_ports=values["lends_ports"],
         )
 
 

@@ -15,6 +15,7 @@ import socket
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from queue import SimpleQueue
 from typing import Any
 
@@ -32,6 +33,7 @@ from rollout_tasks.models.base import RawToolCall
 from rollout_tasks.service.session_order import SessionOrder, packed
 from rollout_tasks.settings import settings
 from rollout_tasks.trajectories.writer import TrajectoryWriter
+from vm_pool.gate_relay import relayed
 from vm_pool.lease import Lease
 
 logger = logging.getLogger(__name__)
@@ -129,14 +131,23 @@ class SessionProcess:
         with preparing(self.interruption):
             downloads = prepared(environment_class, order.config, order.item)
         if not environment_class.needs_vm_for(order.config, order.item):
-            self._tell({"event": "granted", "vm_id": None, "fence": 0, "pooled": False})
+            self._tell({"event": "granted", "vm_id": None, "fence": 0, "pooled": False, "ports": {}})
             self._play(environment_class, None, downloads)
             return
         with boundary(FailureClass.ENV_SETUP, f"{environment_class.__name__}.snapshot"):
             snapshot = environment_class.snapshot(order.item)
-        with leased_vm(order.config, self.name, f"session@{socket.gethostname()}", self, snapshot=snapshot) as vm:
+        with (
+            leased_vm(order.config, self.name, f"session@{socket.gethostname()}", self, snapshot=snapshot) as vm,
+            relayed(vm.endpoint) if order.lends_ports else nullcontext() as reached,
+        ):
             self._tell(
-                {"event": "granted", "vm_id": vm.vm_id, "fence": vm.fence, "pooled": order.config.vm.use_pool},
+                {
+                    "event": "granted",
+                    "vm_id": vm.vm_id,
+                    "fence": vm.fence,
+                    "pooled": order.config.vm.use_pool,
+                    "ports": dict(reached.ports) if reached is not None else {},
+                }
             )
             self._play(environment_class, vm, downloads)
         self._check_exclusive(vm)
@@ -189,14 +200,15 @@ class SessionProcess:
             self._turn += 1
             began = time.monotonic()
             call, result = _carried_out(world, reader, command, self._turn)
-            trajectory.step(turn=self._turn, call=call, result=result, seconds=time.monotonic() - began)
+            seconds = time.monotonic() - began
+            trajectory.step(turn=self._turn, call=call, result=result, seconds=seconds)
             if result.ends_episode is not None:
                 self._over = result.ends_episode
             elif self._turn >= self._order.config.limits.max_turns:
                 self._over = "max_turns"
-            self._tell_result(command["number"], result)
+            self._tell_result(command["number"], result, seconds)
 
-    def _tell_result(self, number: int, result: ToolResult) -> None:
+    def _tell_result(self, number: int, result: ToolResult, seconds: float) -> None:
         shown, images = (None, None) if result.observation is None else packed(result.observation)
         self._tell(
             {
@@ -205,6 +217,7 @@ class SessionProcess:
                 "response": result.response,
                 "over": self._over,
                 "turn": self._turn,
+                "seconds": seconds,
                 "shown": shown,
             },
             images,

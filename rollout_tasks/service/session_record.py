@@ -11,7 +11,7 @@ from typing import Any
 from benchmark.whole_file import write_whole
 from rollout_tasks.service.played_session import PlayedSession
 from rollout_tasks.service.session_order import SessionOrder
-from rollout_tasks.service.session_results import SessionEnd, SessionRefused
+from rollout_tasks.service.session_results import NoRoom, SessionEnd, SessionRefused
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +22,8 @@ def make_folder(order: SessionOrder) -> None:
     """Makes a session's folder.
 
     Raises:
-        SessionRefused: It cannot be made, or there is one.
+        NoRoom: It cannot be made.
+        SessionRefused: There is one.
     """
     try:
         order.folder.mkdir(parents=True)
@@ -30,7 +31,7 @@ def make_folder(order: SessionOrder) -> None:
         used = f"the name {order.session_id!r} is used up: there is the record of an earlier session"
         raise SessionRefused(used) from None
     except OSError as error:
-        raise SessionRefused(f"the record of a session cannot be written: {error.strerror}") from error
+        raise NoRoom(f"the record of a session cannot be written: {error.strerror}") from error
 
 
 def facts_of(session: PlayedSession, end: SessionEnd | None) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def facts_of(session: PlayedSession, end: SessionEnd | None) -> dict[str, Any]:
         "session_id": session.id,
         "item_id": session.order.item.id,
         "index": session.order.index,
-        "state": "ended" if end is not None else "over" if session.over else "ready" if session.ready else "waiting",
+        "state": _state_of(session, end),
         "vm_id": session.vm_id,
         "fence": session.fence,
         "turns": session.turn,
@@ -53,6 +54,14 @@ def facts_of(session: PlayedSession, end: SessionEnd | None) -> dict[str, Any]:
     if end is None:
         return {**facts, "idle_seconds": round(time.monotonic() - session.used, 3)}
     return {**facts, **asdict(end), "reward": end.reward}
+
+
+def _state_of(session: PlayedSession, end: SessionEnd | None) -> str:
+    if end is not None:
+        return "ended"
+    if session.over:
+        return "over"
+    return "ready" if session.ready else "waiting"
 
 
 def write_end(session: PlayedSession, end: SessionEnd) -> None:

@@ -11,7 +11,15 @@ from rollout_tasks.errors import FailureClass
 
 
 class SessionRefused(Exception):
-    """A call that the session refuses; the session goes on. One sentence says why."""
+    """A call that is refused; a session that goes on still does. One sentence says why."""
+
+
+class UnknownItem(SessionRefused):
+    """There is no such item."""
+
+
+class NoRoom(SessionRefused):
+    """No session can begin now; later one may."""
 
 
 class SessionEnded(Exception):
@@ -35,6 +43,8 @@ class Step:
     """Which act of the session it was, from 1."""
     over: str | None
     """How the episode ended with it: ``done``, ``fail`` or ``max_turns``. Then only an evaluation is left."""
+    seconds: float = 0.0
+    """How long the environment took for it."""
 
 
 @dataclass(frozen=True, slots=True)

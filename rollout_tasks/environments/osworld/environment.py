@@ -84,6 +84,11 @@ class OSWorldEnvironment(Environment):
             )
 
     @classmethod
+    def bare_item(cls, config: RunConfig) -> Item | None:  # noqa: ARG003
+        """Returns a task without setup; its evaluator is there because desktop-env asks for one."""
+        return Item("bare", "A desktop without a task.", metadata={"config": [], "evaluator": {"func": "infeasible"}})
+
+    @classmethod
     def needs(cls, config: RunConfig, items: Iterable[Item]) -> Mapping[str, Any]:  # noqa: ARG003
         """Returns programs, downloads, accounts and the like."""
         return total(needs_of(task_config(item), item) for item in items)

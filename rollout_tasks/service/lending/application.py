@@ -1,0 +1,54 @@
+"""The desktop service as an ASGI application: leases, their WebSocket, the older routes, and the document of all of them."""
+
+from __future__ import annotations
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.types import ASGIApp
+
+from rollout_tasks.http_services.client_presence import ClientPresence
+from rollout_tasks.http_services.token_holders import TokenHolders
+from rollout_tasks.service.lending.emulator_routes import EmulatorRoutes
+from rollout_tasks.service.lending.http_requests import answering, json_reply, when_http_refuses
+from rollout_tasks.service.lending.lease_calls import LeaseCalls
+from rollout_tasks.service.lending.lease_routes import LeaseRoutes
+from rollout_tasks.service.lending.lease_socket import PATH, LeaseSocket
+from rollout_tasks.service.lending.openapi import document
+from rollout_tasks.service.lending.places import WaitingPlaces
+from rollout_tasks.service.lending.refusal import Refusal
+
+DOCUMENT_PATH = "/openapi.json"
+
+
+def served(calls: LeaseCalls, holders: TokenHolders, places: WaitingPlaces | None) -> ASGIApp:
+    """Returns the application.
+
+    Args:
+        calls: Carries out what clients do with leases.
+        holders: Who may use it.
+        places: The queue of the pool; None if desktops are not of a pool.
+    """
+    operations = [*LeaseRoutes(calls, holders).operations(), *EmulatorRoutes(calls, holders, places).operations()]
+    described = document(operations)
+
+    async def show_document(_request: Request) -> Response:
+        return json_reply(200, described)
+
+    application = Starlette(
+        routes=[
+            *(one.route() for one in operations),
+            Route(DOCUMENT_PATH, answering(show_document), methods=["GET"]),
+            Route(PATH, answering(_not_a_socket), methods=["GET"]),
+            WebSocketRoute(PATH, LeaseSocket(calls, holders).serve),
+        ],
+        exception_handlers={HTTPException: when_http_refuses},
+    )
+    application.router.redirect_slashes = False  # a redirect would be answered without a token
+    return ClientPresence(application)
+
+
+async def _not_a_socket(_request: Request) -> Response:
+    raise Refusal(400, "this address is a WebSocket's; the service needs the package websockets for it")
