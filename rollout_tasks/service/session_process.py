@@ -15,8 +15,8 @@ import socket
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
-from queue import SimpleQueue
+from contextlib import nullcontext, suppress
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from rollout_tasks import registry
@@ -38,6 +38,7 @@ from vm_pool.lease import Lease
 
 logger = logging.getLogger(__name__)
 
+_LOOK_SECONDS = 1.0
 _LAST_WORDS_SECONDS = 10.0
 """How long the last message may take."""
 
@@ -193,7 +194,7 @@ class SessionProcess:
         self, world: CheckedEnvironment, tools: Sequence[Tool], trajectory: TrajectoryWriter
     ) -> None:
         reader = ToolCallReader(tools)
-        while (command := self._commands.get())["call"] == "act":
+        while (command := self._next_command())["call"] == "act":
             if self._over is not None:
                 self._tell({"reply": command["number"], "refused": f"the episode is over ({self._over})"})
                 continue
@@ -207,6 +208,12 @@ class SessionProcess:
             elif self._turn >= self._order.config.limits.max_turns:
                 self._over = "max_turns"
             self._tell_result(command["number"], result, seconds)
+
+    def _next_command(self) -> dict[str, Any]:
+        """Waits for a command. Looks up now and then: a signal that came just before the wait would not end it."""
+        while True:
+            with suppress(Empty):
+                return self._commands.get(timeout=_LOOK_SECONDS)
 
     def _tell_result(self, number: int, result: ToolResult, seconds: float) -> None:
         shown, images = (None, None) if result.observation is None else packed(result.observation)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -15,9 +16,13 @@ from rollout_tasks.http_services.token_store import TokenStore
 from rollout_tasks.redis_client import connect
 from tests.conftest import REPOSITORY, ValkeyServer, free_port
 from tests.virtual_machines import wait_until
+from vm_pool.pool import VMPool
+from vm_pool.states import VMState
 
 OPERATOR = "operator-0123456789abcdef"
 LEASE_TTL = 2.0
+VMS = ("vm-1", "vm-2")
+PORTS = {"control": 5001, "chromium": 9222, "vnc": 8006, "vlc": 8080}
 ITEMS = [{"id": name, "question": f"Do the work of {name}."} for name in ("one", "two")]
 
 
@@ -93,3 +98,23 @@ class DesktopService:
             return httpx.get(f"{self.url}/health").status_code == 200
         except httpx.HTTPError:
             return False
+
+
+def all_free(pool: VMPool) -> bool:
+    return [vm.state for vm in pool.status().vms] == [VMState.FREE] * len(VMS)
+
+
+def acquired(client: httpx.Client, **body: Any) -> dict[str, Any]:
+    """A lease that is ready."""
+    reply = client.post("/leases", json={"wait_seconds": 20, **body})
+    assert reply.status_code in (201, 202), reply.text
+    lease: dict[str, Any] = reply.json()
+    while lease["state"] in ("waiting", "setting_up"):
+        lease = client.get(f"/leases/{lease['lease_id']}", params={"wait_seconds": 20}).json()
+    assert lease["state"] == "ready", lease
+    return lease
+
+
+def act(client: httpx.Client, lease: dict[str, Any], key: str, **changes: Any) -> httpx.Response:
+    body = {"fence": lease["fence"], "key": key, "name": "work", "arguments": {}, **changes}
+    return client.post(f"/leases/{lease['lease_id']}/act", json=body)

@@ -12,78 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
-from rollout_tasks.redis_client import connect
-from tests.conftest import ValkeyServer
-from tests.integration.service.desktop_service import DesktopService
+from tests.integration.service.desktop_service import DesktopService, acquired, act
 from tests.virtual_machines import wait_until
 from vm_pool.pool import VMPool
-from vm_pool.states import Endpoint, VMState
-
-VMS = ("vm-1", "vm-2")
-PORTS = {"control": 5001, "chromium": 9222, "vnc": 8006, "vlc": 8080}
-
-
-@pytest.fixture(scope="module")
-def valkey_of_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
-    made = ValkeyServer(tmp_path_factory.mktemp("valkey"), aof=False)
-    made.start()
-    yield made
-    made.kill_at_once()
-
-
-@pytest.fixture(scope="module")
-def pool(valkey_of_service: ValkeyServer) -> Iterator[VMPool]:
-    with connect(tries=1, url=valkey_of_service.url) as client:
-        pool = VMPool(client)
-        for vm_id in VMS:
-            pool.register(vm_id, Endpoint("127.0.0.1", PORTS))
-        yield pool
-        pool.close()
-
-
-@pytest.fixture(scope="module")
-def service(
-    valkey_of_service: ValkeyServer, pool: VMPool, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[DesktopService]:
-    made = DesktopService(valkey_of_service, tmp_path_factory.mktemp("service"))
-    yield made
-    made.stop()
-    assert "Traceback" not in made.said()
-
-
-@pytest.fixture(scope="module")
-def token(service: DesktopService) -> str:
-    return service.token("alice", 2)
-
-
-@pytest.fixture
-def alice(service: DesktopService, token: str, pool: VMPool) -> Iterator[httpx.Client]:
-    """A user with a quota of two; nothing of hers is left."""
-    with service.client(token) as client:
-        yield client
-        for one in client.get("/leases").json()["leases"]:
-            client.delete(f"/leases/{one['lease_id']}")
-    wait_until(lambda: all_free(pool), seconds=10)
-
-
-def all_free(pool: VMPool) -> bool:
-    return [vm.state for vm in pool.status().vms] == [VMState.FREE] * len(VMS)
-
-
-def acquired(client: httpx.Client, **body: Any) -> dict[str, Any]:
-    """A lease that is ready."""
-    reply = client.post("/leases", json={"wait_seconds": 20, **body})
-    assert reply.status_code in (201, 202), reply.text
-    lease: dict[str, Any] = reply.json()
-    while lease["state"] in ("waiting", "setting_up"):
-        lease = client.get(f"/leases/{lease['lease_id']}", params={"wait_seconds": 20}).json()
-    assert lease["state"] == "ready", lease
-    return lease
-
-
-def act(client: httpx.Client, lease: dict[str, Any], key: str, **changes: Any) -> httpx.Response:
-    body = {"fence": lease["fence"], "key": key, "name": "work", "arguments": {}, **changes}
-    return client.post(f"/leases/{lease['lease_id']}/act", json=body)
 
 
 def test_an_item_is_played_to_its_score(alice: httpx.Client) -> None:
@@ -151,7 +82,7 @@ def test_calls_that_are_sent_again_happen_once(alice: httpx.Client) -> None:
     assert (again.status_code, again.json()["detail"]) == (410, "the lease is over: its client released it")
 
 
-def test_a_stale_client_is_refused(alice: httpx.Client, pool: VMPool) -> None:
+def test_a_stale_client_is_refused(alice: httpx.Client, lent_pool: VMPool) -> None:
     lease = acquired(alice, item="one")
     path = f"/leases/{lease['lease_id']}"
     for wrong in (lease["fence"] - 1, lease["fence"] + 1, 0):
@@ -160,7 +91,7 @@ def test_a_stale_client_is_refused(alice: httpx.Client, pool: VMPool) -> None:
         assert alice.get(f"{path}/observe", params={"fence": wrong}).status_code == 409
         assert alice.post(f"{path}/evaluate", json={"fence": wrong}).status_code == 409
     assert alice.get(path).json()["turns"] == 0
-    pool.force_release(lease["vm_id"])
+    lent_pool.force_release(lease["vm_id"])
     wait_until(lambda: alice.get(path).json()["state"] == "ended", seconds=10)
     refused = act(alice, lease, "a")
     assert (refused.status_code, refused.json()["failure_class"]) == (410, "lease_lost")
