@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -36,8 +35,8 @@ def connected(service: DesktopService, token: str, lease_id: str) -> Any:
 
 
 @pytest.fixture
-def lease(alice: httpx.Client) -> Iterator[dict[str, Any]]:
-    yield acquired(alice, item="one")
+def lease(alice: httpx.Client) -> dict[str, Any]:
+    return acquired(alice, item="one")
 
 
 def test_a_step_loop_goes_over_one_connection(service: DesktopService, token: str, lease: dict[str, Any]) -> None:

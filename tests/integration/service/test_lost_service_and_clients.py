@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.conftest import ValkeyServer
-from tests.integration.service.desktop_service import LEASE_TTL, DesktopService, act, acquired, all_free
+from tests.integration.service.desktop_service import LEASE_TTL, DesktopService, acquired, act, all_free
 from tests.virtual_machines import wait_until
 from vm_pool.pool import VMPool
 

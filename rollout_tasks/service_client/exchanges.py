@@ -1,0 +1,201 @@
+"""Conversations with the service, without I/O: generators that yield a `Request` or a `Pause` and are sent the reply.
+
+Threads and coroutines drive the same ones. A call whose reply was lost is sent again, with the same key.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import httpx
+
+from rollout_tasks.service_client.answers import LeaseState, Observation, Outcome, Step
+from rollout_tasks.service_client.errors import (
+    DesktopServiceError,
+    LeaseOver,
+    NoDesktop,
+    QuotaUsedUp,
+    ServiceUnreachable,
+)
+
+POLL_SECONDS = 20.0
+"""How long the service may hold one request back."""
+_MARGIN_SECONDS = 20.0
+"""How much later than that its reply may come."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+_GATEWAYS = frozenset({408, 502, 503, 504})
+"""What the service, or a proxy before it, answers when another try may go better."""
+_Answer = TypeVar("_Answer")
+WhileWaiting = Callable[[LeaseState], None]
+"""Told how a lease stands while it waits for its desktop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request to send."""
+
+    method: str
+    path: str
+    body: Mapping[str, Any] | None = None
+    query: Mapping[str, Any] | None = None
+    seconds: float = POLL_SECONDS + _MARGIN_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A moment to wait."""
+
+    seconds: float
+
+
+Exchange = Generator[Request | Pause, Any, _Answer]
+"""Is sent a `httpx.Response` for a request, or thrown a `httpx.TransportError`."""
+
+
+def new_key() -> str:
+    """Returns a key for one call."""
+    return uuid.uuid4().hex
+
+
+def wanted(item: str | None, task: Mapping[str, Any] | None, index: int) -> dict[str, Any]:
+    """Returns what the request for a desktop says."""
+    said = {"item": item, "task": None if task is None else dict(task), "index": index}
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def answered(request: Request, patience: float) -> Exchange[httpx.Response]:
+    """Sends a request until the service answers.
+
+    Args:
+        request: May be repeated.
+        patience: Seconds after which no further try begins.
+
+    Raises:
+        DesktopServiceError: The service refuses it, or did not answer (`ServiceUnreachable`).
+    """
+    until, pause = time.monotonic() + patience, _FIRST_PAUSE
+    while True:
+        try:
+            reply: httpx.Response = yield request
+        except httpx.TransportError as error:
+            problem: DesktopServiceError = ServiceUnreachable(f"{request.path}: {type(error).__name__}: {error}")
+        else:
+            if reply.status_code < 400:
+                return reply
+            problem = _problem(reply)
+            if reply.status_code not in _GATEWAYS or problem.failure_class is not None:
+                raise problem
+        if time.monotonic() + pause > until:
+            raise problem
+        yield Pause(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def acquired(
+    body: Mapping[str, Any], timeout: float, patience: float, while_waiting: WhileWaiting | None
+) -> Exchange[LeaseState]:
+    """Acquires a desktop with its item set up.
+
+    Args:
+        body: As of `wanted`.
+        timeout: Seconds to wait; then the place in the queue is given up.
+        patience: As for `answered`.
+        while_waiting: Told how the lease stands after each look.
+
+    Raises:
+        NoDesktop: None came in time, or the item could not be set up.
+        DesktopServiceError: The service refuses it.
+    """
+    until = time.monotonic() + timeout
+    named = {**body, "key": new_key(), "wait_seconds": min(POLL_SECONDS, timeout)}
+    reply = yield from answered(Request("POST", "/leases", named), patience)
+    state = LeaseState.from_json(reply.json())
+    path = f"/leases/{state.lease_id}"
+    try:
+        while state.state in ("waiting", "setting_up"):
+            if while_waiting is not None:
+                while_waiting(state)
+            left = until - time.monotonic()
+            if left <= 0:
+                raise NoDesktop(f"no desktop within {timeout:g} s{_place_of(state)}")
+            query = {"wait_seconds": min(POLL_SECONDS, left)}
+            reply = yield from answered(Request("GET", path, query=query), patience)
+            state = LeaseState.from_json(reply.json())
+    except NoDesktop:
+        yield from released(state.lease_id, patience)
+        raise
+    if state.state == "ended":
+        raise NoDesktop(f"no desktop: {state.error}", failure_class=state.failure_class)
+    return state
+
+
+def renewed(lease: LeaseState) -> Exchange[LeaseState]:
+    """Says that the client is still there; is patient for half the TTL, as the next renewal comes then.
+
+    Raises:
+        LeaseOver: The lease is over.
+    """
+    seconds = max(0.5, lease.ttl_seconds / 3)
+    request = Request("POST", f"/leases/{lease.lease_id}/renew", {"fence": lease.fence}, seconds=seconds)
+    reply = yield from answered(request, lease.ttl_seconds / 2)
+    return LeaseState.from_json(reply.json())
+
+
+def observed(lease: LeaseState, patience: float) -> Exchange[Observation]:
+    """Returns what the desktop showed last."""
+    query = {"fence": lease.fence}
+    reply = yield from answered(Request("GET", f"/leases/{lease.lease_id}/observe", query=query), patience)
+    return Observation.from_json(reply.json())
+
+
+def acted(lease: LeaseState, name: str, arguments: Mapping[str, Any], patience: float) -> Exchange[Step]:
+    """Carries out one act, once."""
+    body = {"fence": lease.fence, "key": new_key(), "name": name, "arguments": dict(arguments)}
+    reply = yield from answered(Request("POST", f"/leases/{lease.lease_id}/act", body), patience)
+    return Step.from_json(reply.json())
+
+
+def evaluated(lease: LeaseState, patience: float, timeout: float) -> Exchange[Outcome]:
+    """Ends the episode, and waits for its score.
+
+    Raises:
+        DesktopServiceError: The service refuses it, or it takes longer than `timeout` seconds.
+    """
+    until = time.monotonic() + timeout
+    body = {"fence": lease.fence, "wait_seconds": POLL_SECONDS}
+    while True:
+        reply = yield from answered(Request("POST", f"/leases/{lease.lease_id}/evaluate", body), patience)
+        if reply.status_code == 200:
+            return Outcome.from_json(reply.json())
+        if time.monotonic() > until:
+            raise DesktopServiceError(f"lease {lease.lease_id} was not evaluated within {timeout:g} s")
+
+
+def released(lease_id: str, patience: float) -> Exchange[None]:
+    """Gives a desktop back; a lease that is over already is none to complain of."""
+    try:
+        yield from answered(Request("DELETE", f"/leases/{lease_id}"), patience)
+    except LeaseOver:
+        return
+
+
+def _place_of(state: LeaseState) -> str:
+    return "" if state.place is None else f"; it had place {state.place} in the queue of {state.waiting}"
+
+
+def _problem(reply: httpx.Response) -> DesktopServiceError:
+    """Returns what a refusal is raised as."""
+    try:
+        values = reply.json()
+        sentence, failure_class = str(values["detail"]), values.get("failure_class")
+    except (ValueError, TypeError, KeyError, AttributeError):  # a proxy's own words
+        sentence, failure_class = f"{reply.status_code} {reply.reason_phrase}", None
+    kinds = {404: LeaseOver, 410: LeaseOver, 429: QuotaUsedUp, 503: NoDesktop}
+    kind = kinds.get(reply.status_code, DesktopServiceError)
+    if reply.status_code == 404 and reply.request.method == "POST" and reply.request.url.path.endswith("/leases"):
+        kind = DesktopServiceError  # the item is not known
+    return kind(sentence, reply.status_code, failure_class)
