@@ -116,6 +116,7 @@ COMMAND_OF: dict[str, str] = {
     "docs/how-to/compare.md": "rollouts compare",
     "docs/how-to/service-loop.md": "rollouts serve",
     "rollout_tasks/cli/compare.py": "rollouts compare",
+    "rollout_tasks/cli/desktops.py": "rollouts desktops token make NAME",
     "rollout_tasks/cli/gateway.py": "rollouts gateway",
     "rollout_tasks/cli/listening.py": "rollouts openenv",
     "rollout_tasks/cli/openenv.py": "rollouts openenv",
