@@ -16,7 +16,7 @@ from rollout_tasks.service.lending.http_requests import answering, json_reply, w
 from rollout_tasks.service.lending.lease_calls import LeaseCalls
 from rollout_tasks.service.lending.lease_routes import LeaseRoutes
 from rollout_tasks.service.lending.lease_socket import PATH, LeaseSocket
-from rollout_tasks.service.lending.openapi import document
+from rollout_tasks.service.lending.openapi import document, routes
 from rollout_tasks.service.lending.places import WaitingPlaces
 from rollout_tasks.service.lending.refusal import Refusal
 
@@ -39,7 +39,7 @@ def served(calls: LeaseCalls, holders: TokenHolders, places: WaitingPlaces | Non
 
     application = Starlette(
         routes=[
-            *(one.route() for one in operations),
+            *routes(operations),
             Route(DOCUMENT_PATH, answering(show_document), methods=["GET"]),
             Route(PATH, answering(_not_a_socket), methods=["GET"]),
             WebSocketRoute(PATH, LeaseSocket(calls, holders).serve),

@@ -11,6 +11,8 @@ from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
 from rollout_tasks.service.lending.http_requests import Handler
@@ -44,10 +46,6 @@ class Operation:
     described: bool = True
     """Whether the document has it."""
 
-    def route(self) -> Route:
-        """Returns where it is served."""
-        return Route(self.path, self.handler, methods=[self.method])
-
     def all_refusals(self) -> list[int]:
         """Returns every status with which it may be refused."""
         found = {*self.refusals, *_OF_FAILURES}
@@ -60,6 +58,21 @@ class Operation:
         """Returns all messages that it takes or gives."""
         given = [one for one in self.replies.values() if not isinstance(one, str)]
         return [*given, *((self.body,) if self.body else ()), self.problem]
+
+
+def routes(operations: Sequence[Operation]) -> list[Route]:
+    """Returns where operations are served: one route for each path, which knows all its methods."""
+    paths: dict[str, dict[str, Handler]] = {}
+    for one in operations:
+        paths.setdefault(one.path, {})[one.method] = one.handler
+    return [Route(path, _by_method(handlers), methods=[*handlers]) for path, handlers in paths.items()]
+
+
+def _by_method(handlers: Mapping[str, Handler]) -> Handler:
+    async def answer(request: Request) -> Response:
+        return await handlers["GET" if request.method == "HEAD" else request.method](request)
+
+    return answer
 
 
 def document(operations: Sequence[Operation]) -> dict[str, Any]:
