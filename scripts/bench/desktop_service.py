@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import httpx
+import psutil
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -104,8 +105,8 @@ def clients(url: str, token: str, path: Path, connections: int, seed: int) -> No
 
 
 @contextmanager
-def service(folder: Path, desktops: int, most: int) -> Iterator[str]:
-    """Runs the service over simulated desktops; yields its address."""
+def service(folder: Path, desktops: int, most: int) -> Iterator[tuple[str, int]]:
+    """Runs the service over simulated desktops; yields its address and its process."""
     services = EmbeddedServices(folder / "logs")
     try:
         services.start_valkey()
@@ -127,7 +128,7 @@ def service(folder: Path, desktops: int, most: int) -> Iterator[str]:
                 _wait(
                     lambda: b"Application startup complete" in log.read_bytes() or process.poll() is not None, "service"
                 )
-                yield _address(log)
+                yield _address(log), process.pid
             finally:
                 process.send_signal(signal.SIGTERM)
                 process.wait(_START_SECONDS)
@@ -153,13 +154,25 @@ def _wait(there: Any, what: str) -> None:
 class Watch:
     """Looks at the service and its pool all the time: quotas, and when a killed process's desktops are back."""
 
-    def __init__(self, url: str, quotas: Mapping[str, int], pool: VMPool) -> None:
+    def __init__(self, url: str, quotas: Mapping[str, int], pool: VMPool, pid: int) -> None:
         self._http = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {OPERATOR}"}, timeout=30)
         self._quotas = quotas
         self._pool = pool
+        self._process = psutil.Process(pid)
+        self._began = (self._seconds(self._process), time.monotonic())
         self.over_quota: list[str] = []
         self.most: dict[str, int] = defaultdict(int)
         self.waiting = 0
+
+    def cores(self) -> float:
+        """Returns how many cores the program that speaks HTTP has used since the watch began, without its sessions."""
+        before, began = self._began
+        return (self._seconds(self._process) - before) / (time.monotonic() - began)
+
+    @staticmethod
+    def _seconds(process: psutil.Process) -> float:
+        times = process.cpu_times()
+        return float(times.user + times.system)
 
     def look(self) -> set[str]:
         """Returns the leases that hold a desktop or wait for one."""
@@ -178,7 +191,10 @@ def measure(processes: int, connections: int, desktops: int, seconds: float, see
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="desktop-service-") as name:
         folder = Path(name)
-        with service(folder, desktops, processes * connections + 8) as url, connect(tries=1) as client:
+        with (
+            service(folder, desktops, processes * connections + 8) as (url, pid),
+            connect(tries=1) as client,
+        ):
             names = [f"client-{number}" for number in range(processes)]
             quotas = dict.fromkeys(names, connections) | {names[0]: max(1, connections // 4)}
             store = TokenStore(client)
@@ -191,15 +207,16 @@ def measure(processes: int, connections: int, desktops: int, seconds: float, see
                 )
                 for one in names
             }
-            watch = Watch(url, quotas, VMPool(client))
+            watch = Watch(url, quotas, VMPool(client), pid)
             victims = chance.sample(names[1:], max(1, processes // 10))
             kills = sorted((chance.uniform(0.4, 0.8) * seconds, victim) for victim in victims)
             back = _run(watch, running, logs, kills, seconds)
+            cores = watch.cores()
             for process in running.values():
                 process.kill()
                 process.wait()
             events = {one: _read(path) for one, path in logs.items()}
-    return _figures(events, watch, quotas, back)
+    return {"service_cores": round(cores, 3), **_figures(events, watch, quotas, back)}
 
 
 def _run(
