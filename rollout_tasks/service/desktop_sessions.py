@@ -9,7 +9,6 @@ program that serves sessions is killed, their processes give the VMs back; where
 
 from __future__ import annotations
 
-import logging
 import re
 import secrets
 import threading
@@ -24,24 +23,18 @@ from rollout_tasks import registry
 from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.base import Observation
 from rollout_tasks.errors import FailureClass, UserError
-from rollout_tasks.redis_client import connect
+from rollout_tasks.service import session_ends
 from rollout_tasks.service.played_session import PlayedSession
 from rollout_tasks.service.session_order import SessionOrder
 from rollout_tasks.service.session_record import facts_of, make_folder, write_end
 from rollout_tasks.service.session_results import NoRoom, SessionEnd, SessionEnded, SessionRefused, Step, UnknownItem
 from rollout_tasks.service.session_spawner import SessionSpawner
-from vm_pool.errors import PoolError
-from vm_pool.pool import VMPool
-
-logger = logging.getLogger(__name__)
 
 SILENT_SECONDS = 300.0
 """How long a client may be silent by default: a trainer may update its weights between two steps."""
 _KEPT_ENDED = 1_000
 """Sessions that are remembered after their end, so that a repeated call is answered."""
 _LOOK_SECONDS = 0.5
-_END_SECONDS = 75.0
-"""How long sessions may take to end when all are closed: longer than a hurried cleanup and its grace."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
@@ -232,7 +225,7 @@ class DesktopSessions:
             sessions = list(self._sessions.values())
         for session in sessions:
             session.stop("the program that served the session is stopping")
-        deadline = time.monotonic() + _END_SECONDS
+        deadline = time.monotonic() + session_ends.END_SECONDS
         for session in sessions:
             if not session.wait_until_ended(max(0.0, deadline - time.monotonic())):
                 session.kill()
@@ -296,12 +289,8 @@ class DesktopSessions:
 
     def _when_ended(self, session: PlayedSession, end: SessionEnd) -> None:
         """Gives back what a killed process could not, and writes down how the session ended."""
-        if end.failure_class is FailureClass.WORKER_LOST and session.pooled and session.vm_id is not None:
-            try:
-                with connect(tries=0) as client:
-                    VMPool(client, self.config.vm.pool).release(session.vm_id, session.fence or 0)
-            except PoolError as error:
-                logger.warning("session %s: %s is left to expire: %s", session.id, session.vm_id, error)
+        if end.failure_class is FailureClass.WORKER_LOST and session.pooled:
+            session_ends.give_back(session, self.config.vm.pool)
         write_end(session, end)
         session.observation = None  # nobody asks for it any more, and it is large
         with self._lock:
@@ -312,15 +301,7 @@ class DesktopSessions:
 
     def _end_silent(self) -> None:
         while not self._closed.wait(_LOOK_SECONDS):
-            now = time.monotonic()
             with self._lock:
-                silent = [
-                    one for one in self._sessions.values() if now - one.used > one.silent_seconds and not one.calls
-                ]
-                stuck = [
-                    one for one in self._sessions.values() if one.stopped_at and now - one.stopped_at > _END_SECONDS
-                ]
-            for session in silent:
-                session.stop(f"its client was silent for {session.silent_seconds:g} s")
-            for session in stuck:
-                session.kill()
+                sessions = list(self._sessions.values())
+            session_ends.stop_silent(sessions)
+            session_ends.kill_stuck(sessions)

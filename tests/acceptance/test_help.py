@@ -23,6 +23,8 @@ COMMANDS = [
         "rollouts pool connect",
         "rollouts retriever serve",
     ),
+    *("rollouts", *(f"rollouts {name}" for name in SUBCOMMANDS), "rollouts image build", "rollouts pool connect"),
+    *("rollouts desktops serve", "rollouts desktops token make", "rollouts desktops token list"),
 ]
 
 SHORT = ["submit.py", "vm_host.py", "rollouts", "rollouts run", "rollouts pool connect"]

@@ -1,0 +1,44 @@
+"""Sessions that do not end by themselves: whose clients are silent, whose processes are stuck, or were killed with a VM."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+
+from rollout_tasks.redis_client import connect
+from rollout_tasks.service.played_session import PlayedSession
+from vm_pool.errors import PoolError
+from vm_pool.pool import VMPool
+
+logger = logging.getLogger(__name__)
+
+END_SECONDS = 75.0
+"""How long a session may take to end once it was told to: longer than a hurried cleanup and its grace."""
+
+
+def stop_silent(sessions: Iterable[PlayedSession]) -> None:
+    """Stops sessions whose clients are silent for too long. A client whose call is being carried out is not."""
+    now = time.monotonic()
+    for session in sessions:
+        if now - session.used > session.silent_seconds and not session.calls:
+            session.stop(f"its client was silent for {session.silent_seconds:g} s")
+
+
+def kill_stuck(sessions: Iterable[PlayedSession]) -> None:
+    """Kills the processes of sessions that were stopped and do not end."""
+    now = time.monotonic()
+    for session in sessions:
+        if session.stopped_at and now - session.stopped_at > END_SECONDS:
+            session.kill()
+
+
+def give_back(session: PlayedSession, pool: str) -> None:
+    """Gives back the VM of a session whose process was killed; where that fails, its lease expires."""
+    if session.vm_id is None:
+        return
+    try:
+        with connect(tries=0) as client:
+            VMPool(client, pool).release(session.vm_id, session.fence or 0)
+    except PoolError as error:
+        logger.warning("session %s: %s is left to expire: %s", session.id, session.vm_id, error)
