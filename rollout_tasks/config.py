@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 from rollout_tasks.config_fields import (
     LONGEST_LIMIT,
     FilePath,
+    FolderPath,
     Part,
     field_spellings,
     json_object,
@@ -276,7 +277,7 @@ class RunConfig(Part):
         "Keep messages and trajectories; the results themselves are always kept.",
         "--save-results/--no-save-results",
     )
-    output_dir: FilePath = option(Path("results"), "Where runs' folders go.", "--output-dir")
+    output_dir: FolderPath = option(Path("results"), "Where runs' folders go.", "--output-dir")
     run_id: Annotated[str | None, safe_name(100)] = option(
         None, "The run's name; default: made from date, environment and random letters.", "--run-id"
     )

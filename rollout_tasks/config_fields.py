@@ -10,7 +10,7 @@ from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
 from rollout_tasks.validation_messages import shown
@@ -170,6 +170,19 @@ FilePath = Annotated[Path, AfterValidator(_encodable)]
 
 
 def check_url(url: str, *, variable: str = "OPENAI_API_KEY") -> str:
+def _no_url(value: Any) -> Any:
+    """Refuses a URL: as a path, it would be a folder of that name."""
+    if isinstance(value, str | Path) and re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", str(value)):
+        raise ValueError(
+            "must be a folder, not a URL: roll out in a folder, and copy it with: rollouts copy RUN URL --follow"
+        )
+    return value
+
+
+FolderPath = Annotated[FilePath, BeforeValidator(_no_url)]
+
+
+def check_url(url: str) -> str:
     """Returns an endpoint's address in its plain form.
 
     Args:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
 
 from rollout_tasks.cli import program
+from rollout_tasks.cli.copy_progress import copy_progress
 from rollout_tasks.errors import UserError
+from rollout_tasks.runs.copies.export_copy import copy_export
+from rollout_tasks.runs.copies.remote_folder import RemoteFolder, is_url
 from rollout_tasks.runs.folder import RunFolder, find_run
 from rollout_tasks.training.exports.formats import Kind
 
@@ -42,7 +47,10 @@ def export(
         str | None, typer.Option(help="Take the scores of the report with this metric. Default: the run's own.")
     ] = None,
     to: Annotated[
-        Path | None, typer.Option(help="The folder to write to. Default: training in the run's folder.")
+        str | None,
+        typer.Option(
+            help="The folder to write to, or a URL, such as s3://bucket/folder. Default: training in the run's folder."
+        ),
     ] = None,
     output_dir: Annotated[Path, typer.Option(help="Where runs' folders are.")] = Path("results"),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
@@ -70,16 +78,23 @@ def export(
     report = report_of(folder, metric)
     from rollout_tasks.training.exports.run_export import export_run  # here, because a refusal needs none of it
 
-    target = to or folder.path / "training"
-    try:
-        written = export_run(folder, report, target, kind, min_reward=min_reward)
-    except OSError as error:
-        raise UserError(f"{error.filename or target}: {error.strerror}") from error
+    with ExitStack() as opened:
+        remote, target = None, Path(to) if to else folder.path / "training"
+        if to and is_url(to):
+            remote = RemoteFolder(to, opened.enter_context(copy_progress()))
+            target = Path(opened.enter_context(TemporaryDirectory(prefix="rollouts-export-")))
+        try:
+            written = export_run(folder, report, target, kind, min_reward=min_reward)
+            if remote is not None:
+                copy_export(target, kind, remote)
+        except OSError as error:
+            raise UserError(f"{error.filename or target}: {error.strerror}") from error
+    place = remote.url if remote is not None else str(target)
     if as_json:
-        program.print_json({**written, "folder": str(target)})
+        program.print_json({**written, "folder": place})
         return
     counted = (f"{count:,} {name.replace('_', ' ')}" for name, count in written.items() if isinstance(count, int))
-    sys.stdout.write(f"{', '.join(counted)}: {target}\n")
+    sys.stdout.write(f"{', '.join(counted)}: {place}\n")
     for reason, count in written["left_out"].items():
         program.tell(f"left out: {count:,} rollout{'s' if count > 1 else ''} {REASONS.get(reason, reason)}")
     if written["problem"]:

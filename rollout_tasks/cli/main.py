@@ -40,6 +40,7 @@ SUBCOMMANDS = {
     "compare": Subcommand("Compare runs of the same items.", "cli.compare"),
     "stats": Subcommand("Show figures of one or several runs, by domain.", "cli.stats"),
     "latency": Subcommand("Show where a run's time went.", "cli.latency"),
+    "copy": Subcommand("Copy a run's folder to a URL, such as s3://, or back.", "cli.copy"),
     "rescore": Subcommand("Score a finished run with another metric.", "cli.rescore"),
     "serve": Subcommand("Roll out items for a trainer until you stop it.", "cli.serve"),
     "export": Subcommand("Write a scored run's traces for a trainer.", "cli.export"),
