@@ -100,7 +100,7 @@ class RemoteFolder:
             return {
                 path.removeprefix(above): int(about.get("size") or 0)
                 for path, about in found.items()
-                if path.startswith(above)
+                if path.startswith(above) and not _is_part(path)
             }
 
         return self._tried("list what is there", find)
@@ -171,8 +171,10 @@ class RemoteFolder:
         """
 
         def act() -> None:
-            with suppress(FileNotFoundError):
-                self._files.rm_file(self._path(name))
+            path = self._path(name)
+            for one in (path, *([_part_of(path)] if self._by_rename else [])):
+                with suppress(FileNotFoundError):
+                    self._files.rm_file(one)
 
         self._tried(f"remove {shown(name)}", act)
 
@@ -195,11 +197,10 @@ class RemoteFolder:
 
     def _put(self, name: str, act: Callable[[str], Any]) -> None:
         path = self._path(name)
-        above, _, last = path.rpartition("/")
 
         def by_rename() -> None:
-            self._files.makedirs(above, exist_ok=True)
-            temporary = f"{above}/.{last[:200]}{PART}"
+            self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
+            temporary = _part_of(path)
             act(temporary)
             if self.local_path is not None:
                 sync_file(Path(temporary))
@@ -268,6 +269,17 @@ def _opened(url: str) -> tuple[Any, str]:
     except Exception as error:  # each package behind fsspec has its own errors
         raise UserError(f"URL: {protocol}:// cannot be used: {_said(error)}") from error
     return files, str(path)
+
+
+def _part_of(path: str) -> str:
+    """Returns under which name a file is written that gets its own by renaming."""
+    above, _, last = path.rpartition("/")
+    return f"{above}/.{last[:200]}{PART}"
+
+
+def _is_part(path: str) -> bool:
+    last = path.rpartition("/")[2]
+    return last.startswith(".") and last.endswith(PART)
 
 
 def _is_final(error: Exception) -> bool:
