@@ -214,6 +214,8 @@ class LocalFolder:
                 os.mkdir(part, dir_fd=above)
                 os.fsync(above)
             made = _joined(made, part)
+        with self._folder(made):  # also where the last one is a link
+            pass
 
     @contextmanager
     def _folder(self, name: str) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""Folders at URLs that fail or kill at a chosen step, and what readers find there. They are fsspec's own file system with one change."""
+"""Folders at URLs that fail or kill at a chosen step: fsspec's own file system with one change. And what readers find there."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Counted:
         self._at = at
         self._act = act
 
-    def __call__(self, when: str, step: str, path: str) -> None:
+    def __call__(self, _when: str, step: str, _path: str) -> None:
         if step not in STEPS:
             return
         self.count += 1

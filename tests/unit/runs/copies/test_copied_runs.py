@@ -10,17 +10,18 @@ from uuid import uuid4
 
 import pytest
 
-fsspec = pytest.importorskip("fsspec")
+pytest.importorskip("fsspec")
 
 from benchmark.items import Item
 from rollout_tasks.config import RunConfig
-from rollout_tasks.errors import UserError
+from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.runs import ending
 from rollout_tasks.runs.copies.fetched_run import Fetched, fetch_run
 from rollout_tasks.runs.copies.remote_folder import RemoteFolder
 from rollout_tasks.runs.copies.run_copy import Copied, copy_run
 from rollout_tasks.runs.finalize import score_run
 from rollout_tasks.runs.folder import RunFolder
+from rollout_tasks.runs.verdict import Verdict
 from tests.unit.runs.copies.odd_targets import Counted, broken_promises, follow_plan, manifests, tree
 from tests.unit.training.ended_rollouts import end, run_of
 
@@ -212,9 +213,6 @@ def test_a_run_is_followed_until_it_is_over(run: RunFolder, tmp_path: Path) -> N
 
 
 def test_an_attempt_that_the_infrastructure_lost_is_copied_too(tmp_path: Path) -> None:
-    from rollout_tasks.errors import FailureClass
-    from rollout_tasks.runs.verdict import Verdict
-
     run = run_of(tmp_path / "run", ["a"], rollouts_per_item=1)
     number = run.begin_attempt("a#0", 1)
     (run.attempt("a#0", number) / "agent.log").write_text("x")
@@ -249,7 +247,7 @@ def test_files_of_others_are_not_touched(run: RunFolder, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("below", ["", "/copy", "/.."])
 def test_a_copy_is_apart_from_its_run(run: RunFolder, below: str) -> None:
-    with pytest.raises(UserError, match="within each other|must look like"):
+    with pytest.raises(UserError, match=r"within each other|must look like"):
         copied(run, f"file://{run.path}{below}")
 
 
