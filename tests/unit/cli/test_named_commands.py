@@ -59,6 +59,7 @@ FLOWER = "celery -A rollout_tasks flower"
 SCRIPTED = "rollouts scripted-model"
 FAULTS = "python -m tests.faults"
 SERVE = "rollouts model serve POOL CHECKPOINT"
+COPY = "rollouts copy FROM TO"
 QUICKSTART = "./scripts/quickstart.sh"
 OWNERS: dict[tuple[str, str], str] = {
     ("README.md", "--light"): QUICKSTART,
@@ -69,6 +70,7 @@ OWNERS: dict[tuple[str, str], str] = {
     ("docs/faults.md", "--minutes"): FAULTS,
     ("docs/faults.md", "--monkey"): FAULTS,
     ("docs/faults.md", "--point"): FAULTS,
+    ("docs/how-to/copies.md", "--retry-seconds"): COPY,
     ("docs/how-to/flower.md", "--auth"): FLOWER,
     ("docs/how-to/flower.md", "--auth_provider"): FLOWER,
     ("docs/how-to/flower.md", "--oauth2_key"): FLOWER,
@@ -117,6 +119,7 @@ COMMAND_OF: dict[str, str] = {
     "docs/how-to/service-loop.md": "rollouts serve",
     "rollout_tasks/cli/compare.py": "rollouts compare",
     "rollout_tasks/cli/desktops.py": "rollouts desktops token make NAME",
+    "rollout_tasks/cli/copy.py": COPY,
     "rollout_tasks/cli/gateway.py": "rollouts gateway",
     "rollout_tasks/cli/listening.py": "rollouts openenv",
     "rollout_tasks/cli/openenv.py": "rollouts openenv",
@@ -141,6 +144,7 @@ COMMAND_OF: dict[str, str] = {
     "rollout_tasks/models/scripted/": SCRIPTED,
     "rollout_tasks/models/serving/": SERVE,
     "rollout_tasks/plots/": "rollouts compare",
+    "rollout_tasks/runs/copies/": "rollouts export RUN",
     "rollout_tasks/training/sampling_policy.py": "rollouts serve",
     "rollout_tasks/training/service_loop/": "rollouts serve",
     "rollout_tasks/training/exports/": "rollouts export RUN",
