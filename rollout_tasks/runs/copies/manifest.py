@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rollout_tasks.errors import UserError
 from rollout_tasks.runs.copies.names import belongs, is_unit
 from rollout_tasks.strict_json import parse_json
 
@@ -82,6 +83,7 @@ def parsed(unit: str, content: bytes) -> Manifest:
 
     Raises:
         ValueError: It is not a manifest of that unit, or names a file that the unit cannot have; says what is wrong.
+        UserError: Another version made it.
     """
     if len(content) > MOST_BYTES:
         raise ValueError(f"is longer than {MOST_BYTES >> 20} MiB")
@@ -92,7 +94,9 @@ def parsed(unit: str, content: bytes) -> Manifest:
     if not isinstance(document, dict) or document.get("unit") != unit:
         raise ValueError("is not the manifest of its unit")
     if document.get("format") != _FORMAT:
-        raise ValueError("is of a version that this one does not know")
+        raise UserError(
+            f"the copy's manifest of {unit} has another format than this version knows: use the one that made it"
+        )
     files, complete = document.get("files"), document.get("complete")
     if not isinstance(files, dict) or not isinstance(complete, bool) or len(files) > _MOST_FILES:
         raise ValueError("has no list of files")

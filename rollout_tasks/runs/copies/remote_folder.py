@@ -86,6 +86,8 @@ class RemoteFolder:
     def sizes(self) -> dict[str, int]:
         """Returns the size of each object, by its name in the folder; none if there is no folder.
 
+        Objects that stand for folders do not count, nor do files that are being written.
+
         Raises:
             RemoteError: It cannot be listed.
         """
@@ -100,7 +102,7 @@ class RemoteFolder:
             return {
                 path.removeprefix(above): int(about.get("size") or 0)
                 for path, about in found.items()
-                if path.startswith(above) and not _is_part(path)
+                if path.startswith(above) and not path.endswith("/") and not _is_part(path)
             }
 
         return self._tried("list what is there", find)

@@ -265,6 +265,27 @@ def test_a_file_that_cannot_be_read_concerns_its_rollout_alone(run: RunFolder, t
     assert "rollouts/a/0" not in manifests(tmp_path / "target")
 
 
+def test_a_file_that_changes_while_it_is_sent_is_sent_as_it_is_then(run: RunFolder, tmp_path: Path) -> None:
+    """As the answers of a judge, which are added to their file; the copy's manifest never says what is not there."""
+    judged = run.path / "judged.jsonl"
+    judged.write_text("{}\n")
+    promises = []
+
+    def add(when: str, step: str, path: str) -> None:
+        if (when, step, path.rpartition("/")[2]) == ("before", "mv", "judged.jsonl") and len(judged.read_text()) < 9:
+            with judged.open("a") as file:
+                file.write("{}\n")
+        promises.extend(broken_promises(tmp_path / "target") if (when, step) == ("after", "mv") else [])
+
+    follow_plan(add)
+    done = copied(run, f"planned://{tmp_path / 'target'}")
+    follow_plan(None)
+
+    assert done.problems == []
+    assert promises == []
+    assert (tmp_path / "target/judged.jsonl").read_text() == judged.read_text() == "{}\n" * 3
+
+
 def test_nothing_is_written_where_everything_is_there(run: RunFolder, tmp_path: Path) -> None:
     copied(run, f"planned://{tmp_path / 'target'}")
     follow_plan(plan := Counted())

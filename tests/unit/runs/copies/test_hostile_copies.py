@@ -18,6 +18,7 @@ from rollout_tasks.runs.copies.fetched_run import Fetched, fetch_run
 from rollout_tasks.runs.copies.manifest import manifest_name, parsed, unit_of
 from rollout_tasks.runs.copies.remote_folder import RemoteFolder
 from rollout_tasks.runs.copies.run_copy import copy_run
+from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.run_lock import held
 from tests.unit.runs.copies.odd_targets import tree
 from tests.unit.training.ended_rollouts import end, run_of
@@ -91,7 +92,6 @@ def test_names_that_cannot_be_there(name: str) -> None:
         b"null",
         b"[" * 100_000,
         document(unit="rollouts/a/1"),
-        document(format=2),
         document(complete=1),
         document(files=[]),
         document(files={"a/0/result.json": None}),
@@ -114,6 +114,19 @@ def test_manifests_that_are_none(target: Path, content: bytes) -> None:
 
     assert (done.rollouts, done.incomplete) == (0, 1)
     assert sorted(tree(target.parent / "back")) == [".fetched", "items.jsonl", "run.json"]
+
+
+def test_a_copy_of_another_version_is_left_alone(target: Path) -> None:
+    changed(target, lambda document: document.update(format=2))
+    before = tree(target)
+
+    with pytest.raises(UserError, match="manifest of rollouts/a/0 has another format than this version knows"):
+        fetched(target)
+    with pytest.raises(UserError, match="has another format"):
+        run = RunFolder(target.parent / "run")
+        copy_run(run, RemoteFolder(f"file://{target}", lambda _: None), lambda _: None)
+
+    assert tree(target) == before
 
 
 @pytest.mark.parametrize(
