@@ -31,6 +31,7 @@ _IN_MEMORY_BYTES = 8 << 20
 _BLOCK_BYTES = 4 << 20
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0
 _LOCAL = frozenset({"file", "local"})
+_HERE = _LOCAL | {"memory"}
 _BY_RENAME = _LOCAL | {"sftp", "ssh"}
 """Protocols whose files have their names before they are whole. Objects of others get theirs when they are."""
 _FINAL = (NotImplementedError, ImportError, TypeError, AttributeError, ValueError, PermissionError, FileNotFoundError)
@@ -43,6 +44,8 @@ _FINAL_NAMES = frozenset(
         "PartialCredentialsError",
         "ProfileNotFound",
         "ParamValidationError",
+        "AuthenticationException",
+        "BadHostKeyException",
     }
 )
 """As above, of packages that may not be installed."""
@@ -61,7 +64,7 @@ class RemoteFolder:
     """A folder at a URL. Its methods may be called from several threads."""
 
     def __init__(self, url: str, say: Say, *, retry_seconds: float = RETRY_SECONDS) -> None:
-        """Connects to nothing yet.
+        """Connects, where the protocol has connections.
 
         Args:
             url: Without a password or a query.
@@ -70,15 +73,19 @@ class RemoteFolder:
 
         Raises:
             UserError: The URL is wrong, or a package is missing.
+            RemoteError: It refuses, or cannot be reached for too long.
         """
         _check(url)
         self.url = url.rstrip("/")
         self.say = say
         self._retry_seconds = retry_seconds
         self._stop = threading.Event()
-        self._files, self._root = _opened(url)
+        self._has_connection = False
+        """Whether it may have a single connection, as by SFTP: one thread at a time can use it, and none once it has failed."""
+        self._files, self._root = self._tried("connect", lambda: _opened(url))
         protocol = self._files.protocol
         protocols = {protocol} if isinstance(protocol, str) else {*protocol}
+        self._has_connection = not (self._files.async_impl or _HERE & protocols)
         self._by_rename = not _BY_RENAME.isdisjoint(protocols)
         self.local_path = None if _LOCAL.isdisjoint(protocols) else Path(self._root)
         """Where it is, if it is on this machine."""
@@ -183,7 +190,7 @@ class RemoteFolder:
     def each(self, act: Callable[[T], Any], things: Iterable[T]) -> None:
         """Calls a function with each of some things, several at a time; its first error ends the rest."""
         self._stop.clear()
-        with ThreadPoolExecutor(_AT_ONCE) as threads:
+        with ThreadPoolExecutor(1 if self._has_connection else _AT_ONCE) as threads:
             futures = [threads.submit(act, thing) for thing in things]
             try:
                 for future in as_completed(futures):
@@ -236,6 +243,9 @@ class RemoteFolder:
             self.say(f"waits for {self.url}: cannot {what}: {_said(problem)}")
             self._stop.wait(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
+            if self._has_connection:
+                with suppress(Exception):  # else the next try fails, too
+                    self._files = _opened(self.url)[0]
 
 
 def _check(url: str) -> None:
@@ -265,10 +275,10 @@ def _opened(url: str) -> tuple[Any, str]:
         raise UserError("copies at a URL need the package fsspec: uv pip install fsspec") from error
     protocol = url.partition("://")[0]
     try:
-        files, path = url_to_fs(url)
+        files, path = url_to_fs(url, skip_instance_cache=True)
     except ImportError as error:
         raise UserError(f"{protocol}:// needs a package that is not installed: {_said(error)}") from error
-    except Exception as error:  # each package behind fsspec has its own errors
+    except ValueError as error:
         raise UserError(f"URL: {protocol}:// cannot be used: {_said(error)}") from error
     return files, str(path)
 
