@@ -18,7 +18,7 @@ class _Login(paramiko.ServerInterface):
         right = (username, password) == (USER, PASSWORD)
         return paramiko.AUTH_SUCCESSFUL if right else paramiko.AUTH_FAILED
 
-    def check_channel_request(self, kind: str, chanid: int) -> int:
+    def check_channel_request(self, _kind: str, _chanid: int) -> int:
         return paramiko.OPEN_SUCCEEDED
 
 
@@ -49,7 +49,7 @@ class _Files(paramiko.SFTPServerInterface):
 
     lstat = stat
 
-    def open(self, path: str, flags: int, attr: Any) -> Any:
+    def open(self, path: str, flags: int, _attr: Any) -> Any:
         try:
             descriptor = os.open(self._path(path), flags, 0o644)
         except OSError as error:
@@ -75,7 +75,7 @@ class _Files(paramiko.SFTPServerInterface):
 
     rename = posix_rename
 
-    def mkdir(self, path: str, attr: Any) -> int:
+    def mkdir(self, path: str, _attr: Any) -> int:
         return self._done(self._path(path).mkdir)
 
     def rmdir(self, path: str) -> int:

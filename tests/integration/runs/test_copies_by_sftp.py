@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-conf = pytest.importorskip("fsspec.config").conf
+pytest.importorskip("fsspec")
 pytest.importorskip("paramiko")
+
+from fsspec.config import conf
 
 from rollout_tasks.runs import ending
 from rollout_tasks.runs.copies.fetched_run import fetch_run

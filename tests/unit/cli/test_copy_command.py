@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+pytest.importorskip("fsspec")
+
 from rollout_tasks.config import parse_config
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs import ending
@@ -16,8 +18,6 @@ from rollout_tasks.runs.finalize import score_run
 from rollout_tasks.runs.folder import RunFolder
 from tests.unit.runs.copies.odd_targets import broken_promises, manifests, tree
 from tests.unit.training.ended_rollouts import end, run_of
-
-pytest.importorskip("fsspec")
 
 
 @pytest.fixture(autouse=True)
