@@ -226,3 +226,10 @@ def test_a_configuration_reads_back_from_its_json() -> None:
 
     assert RunConfig.model_validate(config.model_dump(mode="json")) == config
     assert RunConfig.model_validate_json(config.model_dump_json(exclude_defaults=True)) == config
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/runs", "memory://x", "gs://a/b"])
+def test_a_run_is_not_rolled_out_at_a_url(url: str) -> None:
+    for place in (url, Path(url)):
+        with pytest.raises(UserError, match=r"--output-dir: must be a folder, not a URL: .* rollouts copy RUN URL"):
+            parse_config({"output_dir": place})

@@ -88,7 +88,6 @@ class _Copying:
         self._say = say
         self._states: dict[str, tuple[tuple[str, int], ...]] = {}
         """Of the rollouts that are copied, what their folders were then."""
-        self._settled: set[str] = set()
         self._odd: dict[str, int] = {}
         self._problems: dict[str, str] = {}
 
@@ -108,7 +107,7 @@ class _Copying:
             pause = min(1.5 * pause, _LONGEST_PAUSE)
 
     def _wait(self, pause: float, quiet: float, *, changed: bool) -> None:
-        missing = len(self._rollouts) - len(self._settled)
+        missing = len(self._rollouts) - self._there()
         if quiet > _QUIET_SECONDS:
             raise UserError(
                 f"run {self._folder.path.name} has got nothing new for {quiet / 3600:.0f} h; {missing} of"
@@ -117,7 +116,7 @@ class _Copying:
         waits_for = f"{missing} rollouts without a verdict" if missing else "the end of the run"
         if changed:
             waits_for = "files that are being changed"
-        done = f"{len(self._settled)} of {len(self._rollouts)} rollouts are copied"
+        done = f"{self._there()} of {len(self._rollouts)} rollouts are copied"
         self._say(
             f"{done}; waits for {waits_for}" + (f", nothing new for {quiet // 60:.0f} min" if quiet >= 60 else "")
         )
@@ -152,17 +151,11 @@ class _Copying:
                 return False
             self._say(f"copies {self._folder.path.name}: rollout {number + 1} of {len(self._rollouts)}")
             self._odd[unit] = run_units.left_out(self._local, folder)
-            if self._local.is_file(f"{folder}/{names.RESULT}"):
-                self._settled.add(unit)
-            else:
-                self._settled.discard(unit)
         except OSError as error:
             self._problems[unit] = f"{shown(folder)} cannot be read: {error.strerror}"
             return False
         wrote = self._unit(unit, lambda: run_units.rollout_files(self._local, folder))
-        if unit in self._problems:
-            self._settled.discard(unit)
-        else:
+        if unit not in self._problems:
             self._states[unit] = state
         return wrote
 
@@ -192,6 +185,14 @@ class _Copying:
         except OSError as error:
             self._problems[unit] = f"{shown(str(error.filename or unit))} cannot be read: {error.strerror}"
 
+    def _there(self) -> int:
+        """Returns how many rollouts' verdicts are at the URL."""
+        return sum(
+            manifest.complete and f"{names.rollout_folder(rollout_id)}/{names.RESULT}" in manifest.files
+            for rollout_id in self._rollouts
+            if (manifest := self._copy.manifests.get(names.rollout_unit(rollout_id))) is not None
+        )
+
     def _copied(self, *, over: bool) -> Copied:
         counted = self._copy.counted
         return Copied(
@@ -199,7 +200,7 @@ class _Copying:
             self._copy.remote.url,
             over,
             len(self._rollouts),
-            len(self._settled),
+            self._there(),
             counted["sent"],
             counted["kept"],
             counted["removed"],

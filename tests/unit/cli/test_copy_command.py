@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -11,7 +12,6 @@ from typer.testing import CliRunner, Result
 
 pytest.importorskip("fsspec")
 
-from rollout_tasks.config import parse_config
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs import ending
 from rollout_tasks.runs.finalize import score_run
@@ -124,8 +124,15 @@ def test_what_is_refused(arguments: list[str], why: str) -> None:
         command("copy", *arguments)
 
 
-@pytest.mark.parametrize("url", ["s3://bucket/runs", "memory://x", "gs://a/b"])
-def test_a_run_is_not_submitted_to_a_url(url: str) -> None:
-    for given in (url, Path(url)):
-        with pytest.raises(UserError, match=r"--output-dir: must be a folder, not a URL: .* rollouts copy RUN URL"):
-            parse_config({"output_dir": given})
+def test_without_fsspec_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fsspec.core", None)  # as if it were not there
+
+    with pytest.raises(UserError, match="copies at a URL need the package fsspec: uv pip install fsspec"):
+        command("copy", "night-1", "s3://bucket/runs/night-1")
+
+
+def test_without_a_protocols_package_its_own_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+
+    with pytest.raises(UserError, match=r"gs:// needs a package that is not installed: .*install gcsfs"):
+        command("copy", "night-1", "gs://bucket/runs/night-1")

@@ -145,7 +145,7 @@ def test_what_was_deleted_here_to_make_room_stays_there(run: RunFolder, tmp_path
     done = copied(run, f"file://{target}")
 
     assert tree(target) == before
-    assert (done.files_sent, done.files_removed) == (0, 0)
+    assert (done.copied, done.files_sent, done.files_removed) == (3, 0, 0)
 
 
 def test_what_was_lost_there_is_sent_again(run: RunFolder, tmp_path: Path) -> None:
