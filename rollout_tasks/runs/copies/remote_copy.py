@@ -31,6 +31,7 @@ class RemoteCopy:
         """The manifests that cannot be read, each with what is wrong, by the name of the object."""
         self.counted: Counter[str] = Counter()
         """What this process did: files ``sent``, ``kept`` and ``removed``, and ``bytes`` sent."""
+        self._seen: set[str] = set()
         self._sizes = remote.sizes()
         names = {name: unit for name in self._sizes if (unit := unit_of(name)) is not None}
         if len(names) > _MOST_UNITS:
@@ -81,7 +82,9 @@ class RemoteCopy:
                 if name not in wanted and self.is_there(name, facts, unit) and not _was_moved(name, unit, wanted):
                     wanted[name] = facts
                     there.add(name)
-        self.counted["kept"] += len(there)
+        if unit not in self._seen:  # later, what is there may be what was sent before
+            self.counted["kept"] += len(there)
+            self._seen.add(unit)
         if before == (after := Manifest(unit, True, wanted)) and len(there) == len(wanted):
             return False
         stale = [name for name in (before.files if before else ()) if name not in wanted]

@@ -197,7 +197,8 @@ def manifests_read(target: Path) -> dict[str, object]:
 def test_a_run_is_followed_until_it_is_over(run: RunFolder, tmp_path: Path) -> None:
     """Each rollout is there before the next one ends."""
     target = tmp_path / "target"
-    follower = threading.Thread(target=copied, args=(run, f"file://{target}"), kwargs={"follow": True})
+    done = []
+    follower = threading.Thread(target=lambda: done.append(copied(run, f"file://{target}", follow=True)))
     follower.start()
     came = threading.Event()
     while not (target / ".copied/rollouts/b=2Fc=20=C3=A9/0.json").exists():
@@ -209,6 +210,7 @@ def test_a_run_is_followed_until_it_is_over(run: RunFolder, tmp_path: Path) -> N
     follower.join(60)
 
     assert not follower.is_alive()
+    assert (done[0].over, done[0].copied, done[0].files_kept) == (True, 4, 0)
     assert {name: text for name, text in tree(target).items() if not name.startswith(".copied")} == tree(run.path)
 
 
