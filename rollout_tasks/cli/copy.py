@@ -93,8 +93,10 @@ def _tell_fetched(fetched: Fetched, *, as_json: bool) -> None:
             f" ({fetched.bytes_fetched:,} bytes), {fetched.files_kept:,} were there\n"
         )
     if fetched.incomplete:
-        program.tell(f"left out: {fetched.incomplete:,} rollouts or reports whose copy is not complete")
-    if not fetched.over:
+        program.tell(
+            f"left out: {fetched.incomplete:,} rollouts or reports whose copy is not complete, and all reports"
+        )
+    elif not fetched.over:
         program.tell("the run was not over when it was copied")
 
 

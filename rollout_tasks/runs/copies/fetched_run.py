@@ -67,6 +67,9 @@ def fetch_run(remote: RemoteFolder, path: Path) -> Fetched:
         wrong = next((f": {name} {why}" for name, why in copy.broken.items()), "")
         raise UserError(f"URL: {remote.url} has no complete copy of a run{wrong}")
     rollouts = sorted(unit for unit in units if unit.startswith(names.ROLLOUTS))
+    incomplete = len(copy.manifests) - len(units) + len(copy.broken)
+    if incomplete:  # reports tell of every rollout: without them, nobody takes the run for one that is over
+        units.pop(names.REPORTS, None)
     ordered = [*rollouts, *(unit for unit in (names.REPORTS,) if unit in units), names.DESCRIPTION]
     path = _prepared(path)
     held = hold_folder(path)
@@ -83,7 +86,6 @@ def fetch_run(remote: RemoteFolder, path: Path) -> Fetched:
     finally:
         os.close(held)
     over = names.ENDED in units.get(names.REPORTS, ())
-    incomplete = len(copy.manifests) - len(units) + len(copy.broken)
     fetched = Fetched(str(path), remote.url, over, len(rollouts), incomplete=incomplete)
     fetched.files_fetched, fetched.files_kept, fetched.bytes_fetched = fetching.counts()
     return fetched

@@ -16,8 +16,6 @@ from typing import BinaryIO, Self
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs.copies.names import has_safe_parts
 
-_DEEPEST = 16
-"""Folders within each other, below that of an attempt."""
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 PART = ".part"
@@ -90,7 +88,14 @@ class LocalFolder:
         Raises:
             OSError: A folder cannot be read.
         """
-        yield from self._below(name, _DEEPEST)
+        for entry in self.entries(name):
+            below = _joined(name, entry.name)
+            if entry.name.startswith(".") or not has_safe_parts(below):
+                continue
+            if entry.is_file:
+                yield below
+            elif entry.is_folder:
+                yield from self.names_below(below)
 
     def oddities_below(self, name: str) -> int:
         """Returns how many entries `names_below` leaves out: links, special files, and names that no copy can have.
@@ -108,16 +113,6 @@ class LocalFolder:
             elif entry.is_folder:
                 count += self.oddities_below(below)
         return count
-
-    def _below(self, name: str, deepest: int) -> Iterator[str]:
-        for entry in self.entries(name):
-            below = _joined(name, entry.name)
-            if entry.name.startswith(".") or not has_safe_parts(below):
-                continue
-            if entry.is_file:
-                yield below
-            elif entry.is_folder and deepest:
-                yield from self._below(below, deepest - 1)
 
     def is_file(self, name: str) -> bool:
         """Whether there is a regular file of that name."""

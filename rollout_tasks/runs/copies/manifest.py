@@ -23,7 +23,7 @@ _SUFFIX = ".json"
 _FORMAT = 1
 MOST_BYTES = 64 << 20
 """Of one manifest."""
-_MOST_FILES = 200_000
+MOST_FILES = 200_000
 """Of one unit."""
 _MOST_SIZE = 1 << 44
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -98,7 +98,7 @@ def parsed(unit: str, content: bytes) -> Manifest:
             f"the copy's manifest of {unit} has another format than this version knows: use the one that made it"
         )
     files, complete = document.get("files"), document.get("complete")
-    if not isinstance(files, dict) or not isinstance(complete, bool) or len(files) > _MOST_FILES:
+    if not isinstance(files, dict) or not isinstance(complete, bool) or len(files) > MOST_FILES:
         raise ValueError("has no list of files")
     found = {name: _facts(name, facts) for name, facts in files.items()}
     for name, facts in found.items():

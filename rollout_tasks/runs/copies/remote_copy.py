@@ -43,6 +43,10 @@ class RemoteCopy:
         """Whether there are objects, and no manifest of a copy."""
         return bool(self._sizes) and not self.manifests and not self.broken
 
+    def size_of(self, name: str) -> int | None:
+        """Returns the size of an object, whether a manifest names it or not; None if it is not there."""
+        return self._sizes.get(name)
+
     def _load(self, named: tuple[str, str]) -> None:
         name, unit = named
         size = min(self._sizes[name], MOST_BYTES)

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs import ending
 from rollout_tasks.runs.copies import names, run_units
 from rollout_tasks.runs.copies.local_folder import Changed, HashedFile, LocalFolder
+from rollout_tasks.runs.copies.manifest import MOST_FILES
 from rollout_tasks.runs.copies.remote_copy import RemoteCopy
 from rollout_tasks.runs.copies.remote_folder import RemoteFolder, Say
 from rollout_tasks.runs.folder import RunFolder
@@ -136,7 +136,8 @@ class _Copying:
             self._copy.withdraw(names.REPORTS)  # a resume has removed them: what follows is not what they tell of
         for number, rollout_id in enumerate(self._rollouts):
             wrote = self._rollout(rollout_id, number) or wrote
-        if reports is not None:  # as they were before: whoever has them has the rollouts that they tell of
+        # As they were before, and not if a rollout is missing: whoever has them has the rollouts that they tell of.
+        if reports is not None and not self._problems:
             wrote = self._replace(names.REPORTS, reports, mirror=True) or wrote
         return wrote, bool(self._problems)
 
@@ -165,7 +166,9 @@ class _Copying:
 
     def _hashed(self, unit: str, files: Callable[[], Sequence[str]]) -> list[HashedFile] | None:
         with self._noting(unit):
-            return [self._local.hashed(name) for name in files()]
+            if len(found := files()) <= MOST_FILES:
+                return [self._local.hashed(name) for name in found]
+            self._problems[unit] = f"{unit} has {len(found):,} files, and a copy at most {MOST_FILES:,} of one rollout"
         return None
 
     def _replace(self, unit: str, files: Sequence[HashedFile], *, mirror: bool) -> bool:
@@ -234,23 +237,20 @@ def _check_same_run(folder: RunFolder, copy: RemoteCopy) -> None:
         raise UserError(
             f"URL: {url} has files that no copy wrote: name a folder of the run's own, such as {url}/{folder.path.name}"
         )
-    manifest = copy.manifests.get(names.DESCRIPTION)
-    facts = manifest.known.get("run.json") if manifest else None
-    if facts is None:
-        if any(unit.startswith(names.EXPORTS) for unit in copy.manifests):
-            raise UserError(f"URL: {url} has an export: name another folder")
-        return
-    if not 0 < facts.size <= _MOST_DESCRIPTION_BYTES:
-        raise UserError(f"URL: {url} has a run.json of {facts.size} bytes, which is none")
-    there = run_id_of(copy.remote.read("run.json", facts.size))
-    if there != folder.description.document().get("run_id"):
-        raise UserError(f"URL: {url} has a copy of run {shown(str(there))}: name another folder")
+    if any(unit.startswith(names.EXPORTS) for unit in copy.manifests):
+        raise UserError(f"URL: {url} has an export: name another folder")
+    size = copy.size_of("run.json")
+    if size and size > _MOST_DESCRIPTION_BYTES:
+        raise UserError(f"URL: {url} has a run.json of {size:,} bytes, which is none")
+    there = run_id_of(copy.remote.read("run.json", size)) if size else None
+    if there not in {None, folder.description.document().get("run_id")}:
+        raise UserError(f"URL: {url} has a copy of run {shown(there)}: name another folder")
 
 
-def run_id_of(content: bytes) -> Any:
+def run_id_of(content: bytes) -> str | None:
     """Returns the run's id in a run.json, which may be anybody's; None if there is none."""
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):
         return None
-    return document.get("run_id") if isinstance(document, dict) else None
+    return str(document["run_id"]) if isinstance(document, dict) and "run_id" in document else None

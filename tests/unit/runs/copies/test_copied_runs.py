@@ -253,6 +253,27 @@ def test_a_copy_is_apart_from_its_run(run: RunFolder, below: str) -> None:
         copied(run, f"file://{run.path}{below}")
 
 
+@pytest.mark.slow
+def test_a_rollout_that_keeps_changing_concerns_itself_and_the_reports(run: RunFolder, tmp_path: Path) -> None:
+    finished(run)
+    record = run.attempt("a#0", 1) / "trajectory.jsonl"
+
+    def add(when: str, step: str, path: str) -> None:
+        if (when, step, path.endswith("a/0/attempt-1/trajectory.jsonl")) == ("before", "mv", True):
+            with record.open("a") as file:
+                file.write("{}\n")
+
+    follow_plan(add)
+    done = copied(run, f"planned://{tmp_path / 'target'}")
+    follow_plan(None)
+
+    assert (done.copied, done.problems) == (3, ["'a/0/attempt-1/trajectory.jsonl' was changed while it was copied"])
+    assert not manifests(tmp_path / "target")["rollouts/a/0"].complete
+    assert "reports" not in manifests(tmp_path / "target")
+    assert copied(run, f"planned://{tmp_path / 'target'}").copied == 4
+    assert manifests(tmp_path / "target")["reports"].complete
+
+
 def test_a_file_that_cannot_be_read_concerns_its_rollout_alone(run: RunFolder, tmp_path: Path) -> None:
     if os.geteuid() == 0:
         pytest.skip("root may read everything")

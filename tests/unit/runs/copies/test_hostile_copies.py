@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("fsspec")
 
 from rollout_tasks.errors import UserError
+from rollout_tasks.runs import ending
 from rollout_tasks.runs.copies import names
 from rollout_tasks.runs.copies.fetched_run import Fetched, fetch_run
 from rollout_tasks.runs.copies.manifest import manifest_name, parsed, unit_of
@@ -203,6 +204,20 @@ def test_a_unit_that_is_not_complete_is_left_out(target: Path) -> None:
     done = fetched(target)
 
     assert (done.rollouts, done.incomplete) == (0, 1)
+
+
+def test_a_run_of_which_a_rollout_is_missing_is_not_over(target: Path) -> None:
+    """Else whoever scores it again would count that rollout as cancelled."""
+    run = RunFolder(target.parent / "run")
+    ending.record_end(run)
+    copy_run(run, RemoteFolder(f"file://{target}", lambda _: None), lambda _: None)
+    assert fetched(target, "before").over
+    changed(target, lambda document: document.update(complete=False))
+
+    done = fetched(target)
+
+    assert (done.over, done.incomplete) == (False, 1)
+    assert not ending.is_over(RunFolder(target.parent / "back"))
 
 
 def test_without_a_description_there_is_no_run(target: Path) -> None:
