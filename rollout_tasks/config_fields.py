@@ -169,7 +169,6 @@ def _secret_in(value: Any, deepest: int) -> str | None:
 FilePath = Annotated[Path, AfterValidator(_encodable)]
 
 
-def check_url(url: str, *, variable: str = "OPENAI_API_KEY") -> str:
 def _no_url(value: Any) -> Any:
     """Refuses a URL: as a path, it would be a folder of that name."""
     if isinstance(value, str | Path) and re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", str(value)):
@@ -182,7 +181,7 @@ def _no_url(value: Any) -> Any:
 FolderPath = Annotated[FilePath, BeforeValidator(_no_url)]
 
 
-def check_url(url: str) -> str:
+def check_url(url: str, *, variable: str = "OPENAI_API_KEY") -> str:
     """Returns an endpoint's address in its plain form.
 
     Args:

@@ -23,7 +23,6 @@ COMMANDS = [
         "rollouts pool connect",
         "rollouts retriever serve",
     ),
-    *("rollouts", *(f"rollouts {name}" for name in SUBCOMMANDS), "rollouts image build", "rollouts pool connect"),
     *("rollouts desktops serve", "rollouts desktops token make", "rollouts desktops token list"),
 ]
 
