@@ -27,6 +27,13 @@ class PlannedFiles(LocalFileSystem):  # type: ignore[misc]
 
     protocol = ("planned", "file")
 
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> str:
+        if isinstance(path, str):
+            path = path.removeprefix("planned://").removeprefix("objects://")
+        stripped: str = super()._strip_protocol(path)
+        return stripped
+
     def pipe_file(self, path: str, value: bytes, *arguments: Any, **more: Any) -> None:
         asked("before", "pipe_file", path)
         if "file" in self.protocol:  # else the object is there whole or not at all

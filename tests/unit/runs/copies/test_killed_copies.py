@@ -84,6 +84,7 @@ def test_killed_anywhere_and_begun_again(tmp_path: Path, protocol: str, *, again
     points = points_of(run, f"{protocol}://{whole}")
     expected = tree(whole)
     assert points > 20
+    assert set(tree(run.path)) < set(expected)
 
     for point in range(0, points, every):
         shutil.copytree(before, target := tmp_path / f"target-{point}")
