@@ -187,7 +187,7 @@ def test_a_queue_that_no_environment_has_is_noticed(installed: Path) -> None:
     assert registry.unknown_queues(["rollout.lihgt", "rollout"]) == {
         "rollout.lihgt": "did you mean rollout.light?",
         "rollout": "known: rollout.broken, rollout.light, rollout.osworld, rollout.py, rollout.rag, rollout.simulated,"
-        " rollouts-of-mine",
+        " rollout.web, rollouts-of-mine",
     }
 
 
