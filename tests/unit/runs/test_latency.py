@@ -136,7 +136,7 @@ def event(when: Any, vm: Any, action: Any) -> dict[str, Any]:
     return {"timestamp": when, "worker_id": "w", "instance_id": vm, "task_id": "a#0", "action": action}
 
 
-def test_a_vm_with_two_holders_is_one_vm_in_use(tmp_path: Path) -> None:
+def test_a_vm_with_two_holders_is_one_vm_in_use_and_one_held_for_no_time_is_none(tmp_path: Path) -> None:
     folder = recorded(tmp_path / "r", {"a": [1.0]})
     events(
         folder,
@@ -144,6 +144,8 @@ def test_a_vm_with_two_holders_is_one_vm_in_use(tmp_path: Path) -> None:
         event(5.0, "v", "allocate"),
         event(5.0, "v", "worker_exit"),
         event(5.0, "w", "allocate"),
+        event(5.0, "x", "release"),
+        event(5.0, "x", "allocate"),
         event(10.0, "v", "release"),
         event(10.0, "w", "release"),
         event(11.0, "w", "release"),
@@ -152,7 +154,7 @@ def test_a_vm_with_two_holders_is_one_vm_in_use(tmp_path: Path) -> None:
     found = vm_use(folder)
 
     assert found is not None
-    assert (found.vms, list(found.moments), list(found.in_use)) == (2, [0.0, 5.0, 10.0, 11.0], [1, 2, 0, 0])
+    assert (found.vms, list(found.moments), list(found.in_use)) == (3, [0.0, 5.0, 10.0, 11.0], [1, 2, 0, 0])
 
 
 def test_a_run_without_vms_used_none(tmp_path: Path) -> None:
