@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rollout_tasks.config import parse_config
+from rollout_tasks.environments.rag.environment import RagEnvironment
 from rollout_tasks.errors import UserError
 from rollout_tasks.retrieval.embeddings import environments_embedder
 from rollout_tasks.retrieval.errors import RetrievalError
@@ -47,6 +49,13 @@ def test_a_wrong_option_is_named(options: dict[str, Any], sentence: str) -> None
 
     assert str(refused.value).startswith(sentence)
     assert "hunter2" not in str(refused.value)
+
+
+def test_a_machine_without_the_package_does_not_serve_it_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tantivy", None)
+
+    with pytest.raises(RetrievalError, match=r"^searching a corpus needs the package tantivy: uv pip install tantivy$"):
+        RagEnvironment.check_available()
 
 
 URL, KEY = "http://embeddings.example/v1", "a-key-for-embeddings"
