@@ -57,6 +57,15 @@ class AsyncDesktopClient:
         reply = await self.run(exchanges.answered(exchanges.Request("GET", "/items"), self.patience))
         return {one["item_id"]: one["question"] for one in reply.json()["items"]}
 
+    async def leases(self) -> list[LeaseState]:
+        """Returns the leases of the token's holder that go on; all that go on for an operator's token."""
+        reply = await self.run(exchanges.answered(exchanges.Request("GET", "/leases"), self.patience))
+        return [LeaseState.from_json(one) for one in reply.json()["leases"]]
+
+    async def release(self, lease_id: str) -> None:
+        """Ends a lease by its id, as one that a program left. Harmless when it is over."""
+        await self.run(exchanges.released(lease_id, self.patience))
+
     async def run(self, exchange: Exchange[_Answer]) -> _Answer:
         """Carries a conversation with the service out."""
         try:

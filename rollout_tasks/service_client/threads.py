@@ -71,6 +71,15 @@ class DesktopClient:
         reply = self.run(exchanges.answered(exchanges.Request("GET", "/items"), self.patience))
         return {one["item_id"]: one["question"] for one in reply.json()["items"]}
 
+    def leases(self) -> list[LeaseState]:
+        """Returns the leases of the token's holder that go on; all that go on for an operator's token."""
+        reply = self.run(exchanges.answered(exchanges.Request("GET", "/leases"), self.patience))
+        return [LeaseState.from_json(one) for one in reply.json()["leases"]]
+
+    def release(self, lease_id: str) -> None:
+        """Ends a lease by its id, as one that a program left. Harmless when it is over."""
+        self.run(exchanges.released(lease_id, self.patience))
+
     def run(self, exchange: Exchange[_Answer]) -> _Answer:
         """Carries a conversation with the service out."""
         try:
