@@ -18,6 +18,8 @@ from rollout_tasks.service.lending.lease_routes import LeaseRoutes
 from rollout_tasks.service.lending.lease_socket import PATH, LeaseSocket
 from rollout_tasks.service.lending.openapi import document, routes
 from rollout_tasks.service.lending.places import WaitingPlaces
+from rollout_tasks.service.lending.port_socket import PATH as PORT_PATH
+from rollout_tasks.service.lending.port_socket import PortSocket
 from rollout_tasks.service.lending.refusal import Refusal
 
 DOCUMENT_PATH = "/openapi.json"
@@ -41,8 +43,9 @@ def served(calls: LeaseCalls, holders: TokenHolders, places: WaitingPlaces | Non
         routes=[
             *routes(operations),
             Route(DOCUMENT_PATH, answering(show_document), methods=["GET"]),
-            Route(PATH, answering(_not_a_socket), methods=["GET"]),
+            *(Route(path, answering(_not_a_socket), methods=["GET"]) for path in (PATH, PORT_PATH)),
             WebSocketRoute(PATH, LeaseSocket(calls, holders).serve),
+            WebSocketRoute(PORT_PATH, PortSocket(calls, holders).serve),
         ],
         exception_handlers={HTTPException: when_http_refuses},
     )

@@ -39,7 +39,7 @@ from rollout_tasks.service.lending.places import WaitingPlaces
 from rollout_tasks.service.lending.refusal import Refusal
 from rollout_tasks.unicode_text import one_line
 
-_PURPOSES = {"vnc_port": "vnc", "chromium_port": "chromium", "vlc_port": "vlc", "server_port": "control"}
+PURPOSES = {"vnc_port": "vnc", "chromium_port": "chromium", "vlc_port": "vlc", "server_port": "control"}
 _NOT_FOUND = "Emulator not found"
 
 
@@ -270,7 +270,7 @@ class EmulatorRoutes:
 
 
 def _ports(lent: LentDesktop) -> dict[str, int | None]:
-    return {name: lent.session.ports.get(purpose) for name, purpose in _PURPOSES.items()}
+    return {name: lent.session.ports.get(purpose) for name, purpose in PURPOSES.items()}
 
 
 def _shown(refusal: Refusal) -> Response:

@@ -42,7 +42,7 @@ def png() -> bytes:
     return file.getvalue()
 
 
-class _Desktop(BaseHTTPRequestHandler):
+class Desktop(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_response(200)
         self.end_headers()
@@ -64,7 +64,7 @@ def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
 def emulator_service() -> Iterator[EmulatorService]:
     """Runs one while the block lasts."""
     service = EmulatorService()
-    with serving(_Desktop) as desktop:
+    with serving(Desktop) as desktop:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:

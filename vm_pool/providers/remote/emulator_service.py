@@ -15,7 +15,7 @@ _LARGEST_ANSWER = 1 << 20
 _LONGEST_SAID = 200
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,200}")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
-_PORTS = {"server_port": "control", "chromium_port": "chromium", "vnc_port": "vnc", "vlc_port": "vlc"}
+PORTS = {"server_port": "control", "chromium_port": "chromium", "vnc_port": "vnc", "vlc_port": "vlc"}
 """Purposes of a desktop's ports, by the names in answers."""
 
 
@@ -109,7 +109,7 @@ class EmulatorService:
         found = data.get("emulator_id") if isinstance(data, dict) else None
         if not isinstance(data, dict) or not isinstance(found, str) or not _ID.fullmatch(found):
             raise ServiceError(f"{self._url}/start_emulator: it answers without an emulator_id: {_shown(said)}")
-        ports = {purpose: data[name] for name, purpose in _PORTS.items() if data.get(name) is not None}
+        ports = {purpose: data[name] for name, purpose in PORTS.items() if data.get(name) is not None}
         wrong = [port for port in ports.values() if type(port) is not int or not 0 < port < 1 << 16]
         if wrong or "control" not in ports:
             what = _shown(wrong[0]) if wrong else "no server_port"

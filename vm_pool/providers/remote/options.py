@@ -17,6 +17,9 @@ class RemoteOptions(BaseModel):
 
     url: str
     """The service, as in ``https://desktops.example:8770``."""
+    through_service: bool = False
+    """Whether the desktops' ports are reached through the service's own, as from machines that reach nothing else there. For this
+    project's service; needs the package websockets."""
     start_seconds: float = Field(600.0, gt=0, le=86_400)
     """How long to wait for a desktop, while the service starts it or lends all of the token's to others."""
     call_seconds: float = Field(60.0, gt=0, le=3_600)

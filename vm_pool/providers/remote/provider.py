@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import Any, ClassVar
 
 from vm_pool.errors import ProviderError
@@ -16,6 +17,7 @@ from vm_pool.providers.guest_server import DesktopUnwell, screenshot
 from vm_pool.providers.leftovers import end_each
 from vm_pool.providers.remote.emulator_service import Emulator, EmulatorService, ServiceError
 from vm_pool.providers.remote.options import TOKEN_VARIABLE, RemoteOptions, token
+from vm_pool.providers.remote.port_connection import connected
 from vm_pool.providers.remote.records import Record, folder_of, left_in, recorded
 from vm_pool.states import Endpoint
 
@@ -39,6 +41,8 @@ class RemoteProvider:
 
     def check_available(self) -> None:
         """Raises `ProviderError` unless the service answers and takes the token."""
+        if self.options.through_service and find_spec("websockets") is None:
+            raise ProviderError("through_service needs the package websockets: uv pip install websockets")
         if not token():
             raise ProviderError(f"provider remote needs the token of {self.options.url}: set {TOKEN_VARIABLE}")
         try:
@@ -62,11 +66,17 @@ class RemoteProvider:
         """Raises unless the service still lends the desktop, and it shows a screenshot."""
         emulator = self._emulator(vm_id)
         self._service.check(emulator.id)
-        address = self.options.host, emulator.ports["control"]
         try:
-            screenshot(lambda: socket.create_connection(address, timeout=CONNECT_SECONDS), _SCREENSHOT_SECONDS)
+            screenshot(lambda: self.connect(vm_id, "control"), _SCREENSHOT_SECONDS)
         except DesktopUnwell as error:
-            raise DesktopUnwell(f"{address[0]}:{address[1]}: {error}") from error
+            raise DesktopUnwell(f"emulator {emulator.id} of {self.options.url}: {error}") from error
+
+    def connect(self, vm_id: str, purpose: str) -> socket.socket:
+        """Returns a new connection to the desktop's port for a purpose, through the service if the options say so."""
+        emulator = self._emulator(vm_id)
+        if self.options.through_service:
+            return connected(self.options.url, token(), emulator.id, purpose)
+        return socket.create_connection((self.options.host, emulator.ports[purpose]), timeout=CONNECT_SECONDS)
 
     def reset(self, vm_id: str) -> Endpoint:
         """Gives the desktop back, and has another one started."""

@@ -1,0 +1,106 @@
+"""The WebSocket of an emulator's port: bytes to and from the desktop, for clients on machines that do not reach the port itself.
+
+Binary messages are passed on as they come; how they are parted means nothing. It ends with the connection to the desktop, and that
+with the lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+
+from rollout_tasks.http_services.token_holders import TokenHolders
+from rollout_tasks.service.lending.emulator_routes import PURPOSES
+from rollout_tasks.service.lending.http_requests import holder_of, problem
+from rollout_tasks.service.lending.lease_book import LentDesktop
+from rollout_tasks.service.lending.lease_calls import LeaseCalls
+from rollout_tasks.service.lending.refusal import Refusal
+
+PATH = "/emulators/{emulator_id}/ports/{port}"
+_MOST = 200
+"""Connections to one desktop at a time; a browser opens many."""
+_PIECE = 1 << 16
+_CONNECT_SECONDS = 10.0
+_LOOK_SECONDS = 0.2
+_OVER = 1000
+
+
+class PortSocket:
+    """Serves the WebSockets of all emulators' ports."""
+
+    def __init__(self, calls: LeaseCalls, holders: TokenHolders) -> None:
+        """Takes whose leases they are, and who may use them."""
+        self._calls = calls
+        self._holders = holders
+        self._open: dict[str, int] = {}
+
+    async def serve(self, socket: WebSocket) -> None:
+        """Carries one connection until either side ends it."""
+        try:
+            lent = self._calls.book.find(holder_of(socket, self._holders), socket.path_params["emulator_id"])
+            reader, writer = await self._connected(lent, socket.path_params["port"])
+        except Refusal as refusal:
+            await socket.send_denial_response(problem(refusal))
+            return
+        self._open[lent.id] = self._open.get(lent.id, 0) + 1
+        try:
+            await socket.accept()
+            await _carried(lent, socket, reader, writer)
+        finally:
+            self._open[lent.id] -= 1
+            if not self._open[lent.id]:
+                del self._open[lent.id]
+            writer.close()
+
+    async def _connected(self, lent: LentDesktop, name: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        number = lent.session.ports.get(PURPOSES.get(name, ""))
+        if number is None or not lent.emulator:
+            raise Refusal(404, "there is no such port")
+        if lent.session.end is not None:
+            raise Refusal(410, "the lease is over")
+        if self._open.get(lent.id, 0) >= _MOST:
+            raise Refusal(429, f"the desktop has {_MOST} connections, which is the most: close one first")
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                return await asyncio.open_connection("127.0.0.1", number, limit=_PIECE)
+        except OSError as error:  # a timeout, too
+            raise Refusal(503, "nothing answers at the desktop's port") from error
+
+
+async def _carried(
+    lent: LentDesktop, socket: WebSocket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    ways = [asyncio.create_task(way) for way in (_to_desktop(socket, writer), _to_client(reader, socket), _ended(lent))]
+    try:
+        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for way in ways:
+            way.cancel()
+        await asyncio.gather(*ways, return_exceptions=True)
+        if socket.application_state is WebSocketState.CONNECTED:
+            with suppress(RuntimeError, WebSocketDisconnect):  # its client may have gone
+                await socket.close(_OVER)
+
+
+async def _ended(lent: LentDesktop) -> None:
+    """Returns when the lease is over: the desktop is then somebody else's."""
+    while lent.session.end is None:
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def _to_desktop(socket: WebSocket, writer: asyncio.StreamWriter) -> None:
+    while True:
+        message = await socket.receive()
+        if message["type"] == "websocket.disconnect":
+            return
+        if not (content := message.get("bytes")):
+            return  # text: not what a port takes
+        writer.write(content)
+        await writer.drain()
+
+
+async def _to_client(reader: asyncio.StreamReader, socket: WebSocket) -> None:
+    while content := await reader.read(_PIECE):
+        await socket.send_bytes(content)
