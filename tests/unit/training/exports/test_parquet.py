@@ -268,7 +268,7 @@ def test_what_is_told_as_text(folder: RunFolder, capsys: pytest.CaptureFixture[s
         kind=Kind.PARQUET,
         min_reward=None,
         metric=None,
-        to=there,
+        to=str(there),
         output_dir=Path("none"),
         as_json=False,
     )
