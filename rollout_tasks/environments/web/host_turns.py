@@ -8,7 +8,7 @@ import time
 
 from desktop_image.cache_folder import user_cache_folder
 from desktop_image.locks import locked
-from rollout_tasks.environments.web.refusal import Refused
+from rollout_tasks.environments.web.refusal import RefusedForNow
 
 LONGEST_DELAY = 60.0
 """Seconds: the most that a site's own wish counts for."""
@@ -26,7 +26,7 @@ def wait_for_turn(host: str, delay: float, seconds_left: float) -> None:
         seconds_left: The most that may be waited.
 
     Raises:
-        Refused: The turn would come too late; none is taken.
+        RefusedForNow: The turn would come too late; none is taken.
         OSError: The cache cannot be written to.
     """
     if delay <= 0:
@@ -38,7 +38,7 @@ def wait_for_turn(host: str, delay: float, seconds_left: float) -> None:
         now = time.time()
         turn = max(now, min(_read(path.read_text(encoding="utf-8")), now + 10 * LONGEST_DELAY)) if alone else now
         if not alone or turn - now > seconds_left:
-            raise Refused(f"{host} is asked by too many at once: try again later")
+            raise RefusedForNow(f"{host} is asked by too many at once: try again later")
         path.write_text(f"{turn + min(delay, LONGEST_DELAY):.3f}", encoding="utf-8")
     time.sleep(turn - now)
 

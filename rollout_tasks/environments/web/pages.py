@@ -13,7 +13,7 @@ from rollout_tasks.environments.web.download import download, page_url
 from rollout_tasks.environments.web.page_reader import read_page, wait_until_imported
 from rollout_tasks.environments.web.politeness import Politeness, check_domain, seconds_left
 from rollout_tasks.environments.web.recording import RecordDamagedError, Recording
-from rollout_tasks.environments.web.refusal import Refused
+from rollout_tasks.environments.web.refusal import Refused, RefusedForNow
 from rollout_tasks.web_config import WebConfig
 
 _PAGES_KEPT = 20
@@ -81,6 +81,8 @@ class Pages:
                 url, deadline, self._config.user_agent, lambda each: self._politeness.before(each, deadline)
             )
             said = read_page(found.body, found.media_type, found.charset, found.url, seconds_left(deadline))
+        except RefusedForNow:
+            raise
         except Refused as refused:
             return {"refused": str(refused)}
         return {"url": found.url, "title": said.title, "text": said.text}

@@ -11,7 +11,7 @@ from benchmark.deadline import Deadline, TooSlowError
 from rollout_tasks.environments.web.download import HostRefused, StatusRefused, download
 from rollout_tasks.environments.web.host_turns import wait_for_turn
 from rollout_tasks.environments.web.page_reader import RobotsVerdict, read_robots
-from rollout_tasks.environments.web.refusal import Refused
+from rollout_tasks.environments.web.refusal import Refused, RefusedForNow
 from rollout_tasks.web_config import WebConfig
 
 LARGEST_ROBOTS = 512 << 10
@@ -72,6 +72,8 @@ class Politeness:
             if 400 <= refused.status < 500 and refused.status != httpx.codes.TOO_MANY_REQUESTS:
                 return _NO_RULES
             return Refused(f"the robots.txt of {site.host} cannot be had: {refused}")
+        except RefusedForNow:
+            raise
         except HostRefused as refused:
             return refused
         except Refused as refused:

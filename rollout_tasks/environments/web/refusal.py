@@ -12,3 +12,7 @@ class Refused(Exception):
 
     def __init__(self, clause: str) -> None:
         super().__init__(one_line(clause)[:_LONGEST])
+
+
+class RefusedForNow(Refused):
+    """This machine could not ask now; that says nothing of the page, and is not recorded."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
@@ -177,15 +178,16 @@ def test_a_sites_rules_are_kept(rules: str, web: Opened, site: HostileSite) -> N
     assert site.pages_asked() == (["/plain"] if status == "success" else [])
 
 
-def test_a_host_is_asked_no_more_often_than_it_wants(web: Opened, site: HostileSite) -> None:
+def test_a_host_is_asked_no_more_often_than_it_wants(web: Opened, site: HostileSite, tmp_path: Path) -> None:
     site.robots = lambda: Answer(b"User-agent: *\nCrawl-delay: 40", "text/plain")
-    first, second = web(), web(visit_seconds=5)
+    first, second = web(), web(visit_seconds=5, cache="record", cache_folder=tmp_path / "record")
 
     assert first.visit(f"{site.url}/plain").status == "success"
     refused = second.visit(f"{site.url}/museum")
 
     assert refused.response.endswith("127.0.0.1 is asked by too many at once: try again later.")
     assert site.pages_asked() == ["/plain"]
+    assert not (tmp_path / "record").exists()  # it says nothing of the page
 
 
 def test_excluded_domains_are_not_visited_by_name_or_by_redirect(web: Opened, site: HostileSite) -> None:
