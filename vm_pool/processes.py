@@ -25,7 +25,12 @@ _SECRETS = frozenset(
         "CELERY_BROKER_URL",
         "ROLLOUT_GATE_KEY",
         "ROLLOUT_INDEX_URL",
+        "ROLLOUT_DESKTOPS_TOKEN",
+        "ROLLOUT_EMBEDDINGS_KEY",
+        "ROLLOUT_RETRIEVER_TOKEN",
         "ROLLOUT_ROLE_KEYS",
+        "ROLLOUT_SEARCH_KEY",
+        "ROLLOUT_SEARCH_URL",
         "ROLLOUT_SERVICE_TOKENS",
     }
 )

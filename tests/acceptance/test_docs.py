@@ -28,7 +28,7 @@ BLOCK = re.compile(
     r"^( *)(<!-- not run: (?P<why>[^\n]+) -->\n\s*)?```(?P<language>bash|python)\n(?P<code>.*?)^ *```", re.M | re.S
 )
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-PAGE_SECONDS = 200
+PAGE_SECONDS = 400
 
 
 def text_of(page: str) -> str:
@@ -81,6 +81,7 @@ LONG = {
 """Pages whose blocks are several whole runs."""
 
 
+@pytest.mark.timeout(PAGE_SECONDS + 60)
 @pytest.mark.parametrize("page", [pytest.param(page, marks=[pytest.mark.slow] if page in LONG else []) for page in RUN])
 def test_the_blocks_of_a_page_run_as_they_stand(page: str, copy: Path, valkey: ValkeyServer) -> None:
     lines = ["set -euo pipefail", f"export PATH={Path(sys.executable).parent}:$PATH"]

@@ -179,7 +179,7 @@ def test_none_is_made_once_nobody_wants_it(cloud: Path) -> None:
     assert "no VM is made any more: the keeper is to end" in done.stderr
     assert made(cloud) == []
     client.close()
-    assert traces(cloud) == []
+    wait_until(lambda: traces(cloud) == [], seconds=30)
 
 
 def test_one_that_is_being_made_when_it_is_to_be_stopped_is_ended_afterwards(cloud: Path) -> None:

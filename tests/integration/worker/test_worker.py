@@ -47,7 +47,7 @@ def running(redis_url: str, folder: Path, option: str = "--queues=finalize") -> 
             start_new_session=True,
         )
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 150
         while " ready." not in log.read_text():
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline, log.read_text()
@@ -82,7 +82,7 @@ class Receiver(EventReceiver):
         self.received: list[str] = []
         self.messages = 0
         self.sent = False
-        self.deadline = time.monotonic() + 60
+        self.deadline = time.monotonic() + 150
         super().__init__(app.connection(), handlers={"*": self.keep}, app=app)
 
     def keep(self, event: dict[str, Any]) -> None:
@@ -108,7 +108,7 @@ def folders(tmp_path: Path) -> tuple[set[str], set[str]]:
 
 def wait_for_a_child(tmp_path: Path, *, other_than: Collection[str] = ()) -> None:
     """Until a worker has one child folder, none of those."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 150
     while not (names := folders(tmp_path)[1]) or names & set(other_than):
         assert time.monotonic() < deadline, names
         time.sleep(0.05)
@@ -163,7 +163,7 @@ def test_a_child_that_outlived_its_worker_while_it_was_forked_ends() -> None:
 
 def wait_for_line(tmp_path: Path, words: str, times: int = 1) -> None:
     """Until the worker's log has some words that many times."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 150
     while (log := (tmp_path / "worker.log").read_text()).count(words) < times:
         assert time.monotonic() < deadline, log
         time.sleep(0.05)

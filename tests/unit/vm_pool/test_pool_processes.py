@@ -167,7 +167,7 @@ def test_what_another_user_calls_a_keeper_is_neither_waited_for_nor_killed(
 
 def secrets_of_this_project() -> Iterator[str]:
     """The variables of every setting that is secret, and those that are read elsewhere."""
-    yield from ("SCRIPTED_MODEL_API_KEY", "ROLLOUT_GATE_KEY")
+    yield from ("SCRIPTED_MODEL_API_KEY", "ROLLOUT_DESKTOPS_TOKEN", "ROLLOUT_GATE_KEY")
     for field in Settings.model_fields.values():
         if "SecretStr" in str(field.annotation):
             alias = field.validation_alias
