@@ -14,6 +14,7 @@ from rollout_tasks.errors import FailureClass
 from rollout_tasks.service.session_order import SessionOrder, unpacked
 from rollout_tasks.service.session_results import SessionEnd, SessionEnded, SessionRefused, Step
 from rollout_tasks.service.session_spawner import SpawnedProcess
+from vm_pool.states import Endpoint
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +50,8 @@ class PlayedSession:
         """The lease's number; None while the session waits for a VM."""
         self.ports: Mapping[str, int] = {}
         """Ports of this machine that lead to the VM, by purpose, if the order lends them."""
+        self.endpoint: Endpoint | None = None
+        """Where the VM itself answers, if the order lends its ports: for connections through the service."""
         self.pooled = False
         """Whether the VM is a pool's, to which it has to be given back."""
         self.tools: Sequence[Mapping[str, Any]] = ()
@@ -261,6 +264,8 @@ class PlayedSession:
             if event == "granted":
                 self.vm_id, self.fence, self.pooled = message["vm_id"], message["fence"], message["pooled"]
                 self.ports = message["ports"]
+                given = message.get("endpoint")
+                self.endpoint = None if given is None else Endpoint(**given)
             elif event == "ready":
                 self.tools, self.instructions, self.observation = message["tools"], message["instructions"], observation
             else:

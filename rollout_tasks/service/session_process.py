@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import asdict
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -148,6 +149,7 @@ class SessionProcess:
                     "fence": vm.fence,
                     "pooled": order.config.vm.use_pool,
                     "ports": dict(reached.ports) if reached is not None else {},
+                    "endpoint": asdict(vm.endpoint) if order.lends_ports else None,
                 }
             )
             self._play(environment_class, vm, downloads)

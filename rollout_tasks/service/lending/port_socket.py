@@ -17,6 +17,9 @@ from rollout_tasks.service.lending.http_requests import holder_of, problem
 from rollout_tasks.service.lending.lease_book import LentDesktop
 from rollout_tasks.service.lending.lease_calls import LeaseCalls
 from rollout_tasks.service.lending.refusal import Refusal
+from vm_pool.gate_login import line_of
+from vm_pool.gate_tls import client_context, hash_of
+from vm_pool.states import Endpoint
 
 PATH = "/emulators/{emulator_id}/ports/{port}"
 _MOST = 200
@@ -55,8 +58,8 @@ class PortSocket:
             writer.close()
 
     async def _connected(self, lent: LentDesktop, name: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        number = lent.session.ports.get(PURPOSES.get(name, ""))
-        if number is None or not lent.emulator:
+        endpoint, purpose = lent.session.endpoint, PURPOSES.get(name, "")
+        if endpoint is None or purpose not in endpoint.ports or not lent.emulator:
             raise Refusal(404, "there is no such port")
         if lent.session.end is not None:
             raise Refusal(410, "the lease is over")
@@ -64,9 +67,31 @@ class PortSocket:
             raise Refusal(429, f"the desktop has {_MOST} connections, which is the most: close one first")
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
-                return await asyncio.open_connection("127.0.0.1", number, limit=_PIECE)
+                return await _through_gate(endpoint, purpose)
         except OSError as error:  # a timeout, too
             raise Refusal(503, "nothing answers at the desktop's port") from error
+
+
+async def _through_gate(endpoint: Endpoint, purpose: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connects to a VM's port. Not to the relay for programs on this machine, which keeps requests of other hosts' pages away: this
+    client has shown its token.
+
+    Raises:
+        OSError: Nothing listens there, or the gate is not the one that the lease names.
+    """
+    context = client_context() if endpoint.certificate else None
+    where = (endpoint.address, endpoint.ports[purpose])
+    reader, writer = await asyncio.open_connection(
+        *where, ssl=context, server_hostname="" if context else None, limit=_PIECE
+    )
+    if context is not None:
+        shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        if hash_of(shown) != endpoint.certificate:
+            writer.close()
+            raise ConnectionRefusedError("the gate has another certificate than its lease says")
+    if endpoint.token:
+        writer.write(line_of(endpoint.token))
+    return reader, writer
 
 
 async def _carried(

@@ -1,0 +1,56 @@
+"""A machine without desktops rolls out on those of a service, through the service's one port: real desktops, behind real gates."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from benchmark.report import read_report
+from tests.acceptance.commands import rollouts
+from tests.conftest import REPOSITORY, free_port
+from tests.desktops import needs_local_desktops
+from tests.virtual_machines import wait_until
+from vm_pool.providers.remote.options import TOKEN_VARIABLE
+
+pytest.importorskip("websockets")
+pytestmark = [pytest.mark.slow, needs_local_desktops, pytest.mark.timeout(600)]
+
+OPERATOR = "operator-0123456789abcdef"
+LENDER = ("--provider-name", "local", "--provider-option", "profile=core", "--num-vms", "2", "--num-rollouts", "4")
+
+
+def test_examples_score_as_on_desktops_of_ones_own(tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    (tmp_path / "lender").mkdir()
+    command = [sys.executable, "-m", "rollout_tasks.cli.main", "desktops", "serve", "--port", url.rpartition(":")[2]]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("REDIS_", "ROLLOUT_"))}
+    environment |= {"PYTHONPATH": str(REPOSITORY), "ROLLOUT_SERVICE_TOKENS": f"boss:{OPERATOR}"}
+    with (tmp_path / "log").open("wb") as log:
+        lender = subprocess.Popen([*command, *LENDER], cwd=tmp_path / "lender", env=environment, stderr=log)
+    try:
+        wait_until(lambda: answers(url), seconds=120)
+        options = ["--data-path", str(REPOSITORY / "examples" / "desktop"), "--limit", "4", "--provider", "remote"]
+        options += ["--provider-option", f"url={url}", "--provider-option", "through_service=true"]
+        options += ["--num-vms", "2", "--num-rollouts", "2", "--run-id", "lent"]
+        done = rollouts(tmp_path, "run", *options, **{TOKEN_VARIABLE: OPERATOR})
+        assert done.returncode == 0, done.stderr
+        report = read_report(tmp_path / "results" / "lent" / "evaluation.json")
+        assert [row["score"] for row in report["evaluation_results"]] == [1.0] * 4
+        with httpx.Client(headers={"Authorization": f"Bearer {OPERATOR}"}) as client:
+            assert client.get(f"{url}/emulators").json() == [], "each was given back"
+    finally:
+        lender.send_signal(signal.SIGTERM)
+        assert lender.wait(120) == 0, (tmp_path / "log").read_text()
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/health").status_code == 200
+    except httpx.HTTPError:
+        return False
