@@ -345,6 +345,9 @@ def test_an_episode_on_a_real_desktop(python: Path, tmp_path: Path) -> None:
     (tree / "test_all.json").write_text(json.dumps({"notes": ["note"]}))
     (tree / "examples" / "notes" / "note.json").write_text(json.dumps(TASK))
     options = ["--env-mode", "osworld", "--provider", "local", "--num-vms", "1", "--action-space", "pyautogui"]
+    options.append(
+        "--trust-tasks"
+    )  # cells see the packages of an environment, and not those that it borrows, as this one does
     server = OpenEnvServer(python, tmp_path, "--data-path", str(tree / "test_all.json"), *options)
     try:
         write = {"script": "open('/home/user/note', 'w').write('done')"}
