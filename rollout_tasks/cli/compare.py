@@ -190,17 +190,7 @@ def _cut(text: str) -> str:
 
 def _as_dict(several: SeveralRuns, pairs: Sequence[Pair], plots: Sequence[Path]) -> dict[str, Any]:
     return {
-        "metric": several.metric,
-        "items": len(several.item_ids),
-        "runs": [
-            {
-                "run": run.name,
-                "folder": str(run.folder.path),
-                "items_not_in_all": count,
-                "scripted": run.report.scripted,
-            }
-            for run, count in zip(several.runs, several.not_in_all, strict=True)
-        ],
+        **several.as_dict(),
         "confidence": CONFIDENCE,
         "level": round(LEVEL, 12),
         "power": POWER,

@@ -17,7 +17,7 @@ from rollout_tasks.cli import listening, program, run_actions
 from rollout_tasks.cli.fitting_tables import Column, FittingTable, table_console
 from rollout_tasks.cli.run_options import aliases, with_config_options
 from rollout_tasks.cli.runs import ConfigFile, ProviderOption, resolved_options
-from rollout_tasks.cli.served_vms import allow_many_files, running_server, serve_until, served_vms
+from rollout_tasks.cli.served_vms import Embedded, TrustTasks, allow_many_files, running_server, serve_until, served_vms
 from rollout_tasks.cli.submission_progress import submitting
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
@@ -58,17 +58,8 @@ def serve(
         float,
         typer.Option("--ttl", min=1, max=86_400, help="Seconds of its client's silence after which a lease ends."),
     ] = 60.0,
-    embedded: Annotated[
-        bool | None,
-        typer.Option(
-            "--embedded/--no-embedded",
-            help="Start VMs here, or lease those of a pool. Default: here without REDIS_URL.",
-        ),
-    ] = None,
-    trust_tasks: Annotated[
-        bool,
-        typer.Option("--trust-tasks", help="Run desktop tasks' setup and evaluation in this program's own processes."),
-    ] = False,
+    embedded: Embedded = None,
+    trust_tasks: TrustTasks = False,
 ) -> int:
     """Lend desktops over HTTP until Ctrl-C or SIGTERM.
 

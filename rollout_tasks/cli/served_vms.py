@@ -7,7 +7,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import ServiceEnded
@@ -20,6 +22,17 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from rollout_tasks.embedded.services import EmbeddedServices
+
+Embedded = Annotated[
+    bool | None,
+    typer.Option(
+        "--embedded/--no-embedded", help="Start VMs here, or lease those of a pool. Default: here without REDIS_URL."
+    ),
+]
+TrustTasks = Annotated[
+    bool,
+    typer.Option("--trust-tasks", help="Run desktop tasks' setup and evaluation in this program's own processes."),
+]
 
 _LOOK_SECONDS = 1.0
 _STOP_SECONDS = 15

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmark.scored_items import ScoredItem, ScoredReport, scored_report
 from rollout_tasks.cli.program import tell
@@ -49,6 +50,22 @@ class SeveralRuns:
     def items(self) -> list[Mapping[str, ScoredItem]]:
         """The items by id, of each run."""
         return [run.items for run in self.runs]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns what JSON output says of the runs themselves."""
+        return {
+            "metric": self.metric,
+            "items": len(self.item_ids),
+            "runs": [
+                {
+                    "run": run.name,
+                    "folder": str(run.folder.path),
+                    "items_not_in_all": count,
+                    "scripted": run.report.scripted,
+                }
+                for run, count in zip(self.runs, self.not_in_all, strict=True)
+            ],
+        }
 
     def say_what_is_left_out(self) -> None:
         """Says on stderr what no figure counts."""

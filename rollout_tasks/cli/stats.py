@@ -163,17 +163,7 @@ def _csv(several: SeveralRuns) -> str:
 
 def _as_dict(several: SeveralRuns, found: Sequence[Line], plots: Sequence[Path]) -> dict[str, Any]:
     return {
-        "metric": several.metric,
-        "items": len(several.item_ids),
-        "runs": [
-            {
-                "run": run.name,
-                "folder": str(run.folder.path),
-                "items_not_in_all": count,
-                "scripted": run.report.scripted,
-            }
-            for run, count in zip(several.runs, several.not_in_all, strict=True)
-        ],
+        **several.as_dict(),
         "lines": [asdict(line) for line in found],
         "plots": list(map(str, plots)),
     }
