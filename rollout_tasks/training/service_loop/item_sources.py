@@ -93,7 +93,7 @@ class FileSource:
         if offered is not None or time.monotonic() < self._next_look:
             return offered
         if self._epoch < 0:  # begun before, by this loop's last process
-            self._epoch = max((int(key.partition(":")[0]) for key in begun), default=0)
+            self._epoch = max((int(key.partition(":")[0]) for key in begun if ":" in key), default=0)
         loaded = self._load()
         while loaded.items and (self._epochs is None or self._epoch < self._epochs):
             self._left = iter([one for one in self._of_epoch(loaded.items) if one.key not in begun])

@@ -88,6 +88,23 @@ def test_what_the_service_took_back_is_lost(provider: RemoteProvider, service: E
     provider.stop("host-0")
 
 
+@pytest.mark.parametrize("call", ["reset", "stop"])
+def test_a_desktop_that_could_not_be_given_back_is_so_later(
+    provider: RemoteProvider, service: EmulatorService, tmp_path: Path, call: str
+) -> None:
+    provider.boot("host-0")
+    failing = [(503, {"message": "later", "code": 503})]
+    service.instead = lambda path: failing.pop() if path == "/stop_emulator" and failing else None
+
+    with pytest.raises(RuntimeError, match="HTTP 503: 'later'"):
+        getattr(provider, call)("host-0")
+    provider.stop("host-0")
+
+    assert (service.lent, records(tmp_path)) == ({}, [])
+    provider.boot("host-0")
+    provider.stop("host-0")
+
+
 def test_a_start_waits_while_all_desktops_are_lent(provider: RemoteProvider, service: EmulatorService) -> None:
     service.quota = 1
     provider.boot("host-0")
@@ -105,7 +122,7 @@ def test_a_start_that_waits_has_a_deadline(service: EmulatorService, tmp_path: P
     service.quota = 0
     provider = remote(service, start_seconds=1.2)
 
-    with pytest.raises(RuntimeError, match=r"no desktop is free: HTTP 429: 'Token limit exceeded' \(after 1.2 s\)"):
+    with pytest.raises(RuntimeError, match=r"no desktop is free: .*HTTP 429: 'Token limit exceeded' \(after 1.2 s\)"):
         provider.boot("host-0")
     provider.stop("host-0")
     assert records(tmp_path) == []
@@ -213,6 +230,7 @@ STARTED: dict[str, Any] = {"message": "", "code": 0, "data": {"emulator_id": "em
         ((200, b"<html>"), "HTTP 200: '<html>'"),
         ((200, []), "answers without an emulator_id"),
         ((200, {"code": 0}), "answers without an emulator_id"),
+        ((200, {"code": []}), "answers without an emulator_id"),
         ((200, {**STARTED, "data": {"emulator_id": 7, "server_port": 5000}}), "answers without an emulator_id"),
         ((200, {**STARTED, "data": {"emulator_id": "../x", "server_port": 5000}}), "answers without an emulator_id"),
         ((200, {**STARTED, "data": {"emulator_id": "e" * 300, "server_port": 5000}}), "answers without an emulator_id"),

@@ -76,7 +76,8 @@ class EmulatorService:
                 return self._started(self._ask("POST", "/start_emulator", max(self._seconds, left), {}))
             except _Busy as busy:
                 if left <= pause or not wanted():
-                    raise ServiceError(f"{busy} (after {seconds:g} s)" if left <= pause else str(busy)) from busy
+                    waited = f" (after {seconds:g} s)" if left <= pause else ""
+                    raise ServiceError(f"no desktop is free: {busy}{waited}") from busy
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -147,13 +148,13 @@ class EmulatorService:
             said = content.decode("utf-8", "replace")
         code = said.get("code", 0) if isinstance(said, dict) else 0
         status = (
-            code if status == 200 and code in {401, 403, 404, 429} else status
+            code if status == 200 and code in (401, 403, 404, 429) else status
         )  # older services say it in the body alone
         message = _shown(said.get("message", said) if isinstance(said, dict) else said)
         if status == 404:
             raise NoSuchEmulator(f"{where}: HTTP 404: {message}")
         if status in {429, 503}:
-            raise _Busy(f"{where}: no desktop is free: HTTP {status}: {message}")
+            raise _Busy(f"{where}: HTTP {status}: {message}")
         if status in {401, 403}:
             raise ServiceError(f"{where}: HTTP {status}: the service does not take the token: {message}")
         if status != 200 or not isinstance(said, dict | list):

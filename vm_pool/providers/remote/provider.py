@@ -81,11 +81,13 @@ class RemoteProvider:
     def reset(self, vm_id: str) -> Endpoint:
         """Gives the desktop back, and has another one started."""
         with self._lock:
-            record, emulator = self._records.get(vm_id), self._emulators.pop(vm_id, None)
+            record, emulator = self._records.get(vm_id), self._emulators.get(vm_id)
         if record is None:
             raise RuntimeError(f"{vm_id} is not running")
         if emulator is not None:
             self._service.stop(emulator.id)
+            with self._lock:
+                self._emulators.pop(vm_id, None)
         return self._start(vm_id, record)
 
     def stop(self, vm_id: str) -> None:
@@ -93,7 +95,14 @@ class RemoteProvider:
         with self._lock:
             record, emulator = self._records.pop(vm_id, None), self._emulators.pop(vm_id, None)
         if emulator is not None:
-            self._service.stop(emulator.id)
+            try:
+                self._service.stop(emulator.id)
+            except ServiceError:
+                with self._lock:  # to be tried again
+                    self._emulators[vm_id] = emulator
+                    if record is not None:
+                        self._records[vm_id] = record
+                raise
         elif record is None:
             self._end_leftover(vm_id)
         if record is not None:

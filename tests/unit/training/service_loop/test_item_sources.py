@@ -40,6 +40,12 @@ def test_each_item_is_offered_as_often_as_there_are_epochs() -> None:
     assert source.idle == "every item was rolled out 2 times"
 
 
+def test_what_a_stream_offered_before_is_of_no_epoch() -> None:
+    source = FileSource(lambda: loaded("a"), epochs=1, seed=None)
+
+    assert keys_of(source, {"1764372000000-0"}) == ["0:a"]
+
+
 def test_without_a_number_of_epochs_there_is_always_one_more() -> None:
     assert keys_of(FileSource(lambda: loaded("a", "b")), set(), most=5) == ["0:a", "0:b", "1:a", "1:b", "2:a"]
 
