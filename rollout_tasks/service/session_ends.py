@@ -26,10 +26,11 @@ def stop_silent(sessions: Iterable[PlayedSession]) -> None:
 
 
 def kill_stuck(sessions: Iterable[PlayedSession]) -> None:
-    """Kills the processes of sessions that were stopped and do not end."""
+    """Kills the processes of sessions that were stopped and do not end; not one that boots a VM of its own, which would be left."""
     now = time.monotonic()
     for session in sessions:
-        if session.stopped_at and now - session.stopped_at > END_SECONDS:
+        boots = session.vm_id is None and not session.order.config.vm.use_pool
+        if session.stopped_at and not boots and now - session.stopped_at > END_SECONDS:
             session.kill()
 
 

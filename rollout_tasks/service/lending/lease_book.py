@@ -27,8 +27,8 @@ OWNER_NAME = "lease.json"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
 _ID_CHARACTERS = 32
 _MOST_OWNER_BYTES = 1 << 16
-_MOST_REMEMBERED = 2_000
-"""Leases that have ended; older ones are found on disk."""
+_MOST_REMEMBERED = 500
+"""Leases that have ended, fewer than the sessions remember; older ones are found on disk."""
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ import os
 import stat
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -189,9 +190,10 @@ def _files_in(folder: Path) -> dict[str, int]:
     except OSError:
         return {}
     for path in paths:
-        status = path.lstat()
-        if stat.S_ISREG(status.st_mode) and path.name != OWNER_NAME:
-            found[path.name] = status.st_size
+        with suppress(FileNotFoundError):  # a file that is being written gets another name
+            status = path.lstat()
+            if stat.S_ISREG(status.st_mode) and path.name != OWNER_NAME and not path.name.startswith("."):
+                found[path.name] = status.st_size
     return found
 
 

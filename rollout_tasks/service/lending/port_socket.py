@@ -43,18 +43,27 @@ class PortSocket:
         """Carries one connection until either side ends it."""
         try:
             lent = self._calls.book.find(holder_of(socket, self._holders), socket.path_params["emulator_id"])
-            reader, writer = await self._connected(lent, socket.path_params["port"])
         except Refusal as refusal:
             await socket.send_denial_response(problem(refusal))
             return
-        self._open[lent.id] = self._open.get(lent.id, 0) + 1
+        self._open[lent.id] = self._open.get(lent.id, 0) + 1  # before it is connected: many may ask at once
         try:
-            await socket.accept()
-            await _carried(lent, socket, reader, writer)
+            await self._serve_counted(lent, socket)
         finally:
             self._open[lent.id] -= 1
             if not self._open[lent.id]:
                 del self._open[lent.id]
+
+    async def _serve_counted(self, lent: LentDesktop, socket: WebSocket) -> None:
+        try:
+            reader, writer = await self._connected(lent, socket.path_params["port"])
+        except Refusal as refusal:
+            await socket.send_denial_response(problem(refusal))
+            return
+        try:
+            await socket.accept()
+            await _carried(lent, socket, reader, writer)
+        finally:
             writer.close()
 
     async def _connected(self, lent: LentDesktop, name: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -63,7 +72,7 @@ class PortSocket:
             raise Refusal(404, "there is no such port")
         if lent.session.end is not None:
             raise Refusal(410, "the lease is over")
-        if self._open.get(lent.id, 0) >= _MOST:
+        if self._open[lent.id] > _MOST:
             raise Refusal(429, f"the desktop has {_MOST} connections, which is the most: close one first")
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):

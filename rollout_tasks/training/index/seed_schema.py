@@ -43,6 +43,8 @@ from rollout_tasks.trajectories.writer import RECORD_NAME
 metadata = MetaData()
 _ID = BigInteger().with_variant(Integer(), "sqlite")
 _LONGEST_KEY = 64
+_LONGEST_VERSION = 50
+"""Of a checkpoint, as the older system made its table; a longer one is told apart by a part of its SHA-256."""
 _LONGEST = 191
 """Of a text with an index in a database of MySQL."""
 _LATEST = (1 << 31) - 1
@@ -79,8 +81,8 @@ checkpoint = Table(
     "checkpoint",
     metadata,
     Column("id", _ID, primary_key=True),
-    Column("name", String(_LONGEST), nullable=False, server_default=""),
-    Column("version", String(_LONGEST), nullable=False, index=True),
+    Column("name", String(_LONGEST_VERSION), nullable=False, server_default=""),
+    Column("version", String(_LONGEST_VERSION), nullable=False, index=True),
     Column("run_id", String(_LONGEST), nullable=False, server_default="", index=True),
     Column("status", String(20), nullable=False, index=True),
     Column("path", String(255), nullable=False),
@@ -162,10 +164,10 @@ def record_uses(connection: Connection, some: Sequence[int], delta: int) -> None
 
 def record_checkpoint(connection: Connection, one: Checkpoint) -> None:
     """Writes a checkpoint."""
-    version = one.version if len(one.version) <= _LONGEST else key_of(one.version)
+    version = one.version if len(one.version) <= _LONGEST_VERSION else key_of(one.version)[:_LONGEST_VERSION]
     own = checkpoint.c.version == version
     now = _time(time.time())
-    values = {"name": one.name[:_LONGEST], "status": one.status[:20], "path": one.path[:255], "updated_at": now}
+    values = {"name": one.name[:_LONGEST_VERSION], "status": one.status[:20], "path": one.path[:255], "updated_at": now}
     if connection.execute(select(func.count()).select_from(checkpoint).where(own)).scalar():
         connection.execute(update(checkpoint).where(own).values(**values))
     else:
