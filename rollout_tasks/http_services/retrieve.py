@@ -27,11 +27,12 @@ from rollout_tasks.retrieval.errors import RetrievalError
 from rollout_tasks.retrieval.index import Retriever
 from rollout_tasks.retrieval.search_r1 import PATH, as_document
 from rollout_tasks.strict_json import parse_json
+from rollout_tasks.unicode_text import storable
 
 DEFAULT_PASSAGES, MOST_PASSAGES = 3, 100
 MOST_QUERIES = 4_096
 """Of one request: trainers send a whole batch."""
-LONGEST_QUERY = 100_000
+LONGEST_QUERY = 20_000
 """Characters."""
 LARGEST_BODY = 8 << 20
 """Bytes."""
@@ -144,7 +145,7 @@ def _queries(fields: Mapping[str, Any]) -> list[str]:
         raise Refused(422, f"queries may be at most {MOST_QUERIES:,} in one request, got {len(queries):,}")
     if longest := [len(one) for one in queries if len(one) > LONGEST_QUERY]:
         raise Refused(422, f"a query may have at most {LONGEST_QUERY:,} characters, got {longest[0]:,}")
-    return queries
+    return list(map(storable, queries))
 
 
 def _topk(fields: Mapping[str, Any]) -> int:

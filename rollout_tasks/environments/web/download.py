@@ -55,6 +55,7 @@ def page_url(text: str) -> httpx.URL:
     try:
         url = httpx.URL(text if _SCHEME.match(text) else f"https://{text}")
         host = url.raw_host.decode("ascii")
+        _ = url.host  # raises where a name in letters of ASCII stands for none
         if url.scheme in {"http", "https"} and host and "%" not in host:
             return url.copy_with(fragment=None, userinfo=b"")
     except (httpx.InvalidURL, UnicodeError, ValueError) as error:

@@ -26,6 +26,11 @@ class Changed(Exception):
     """A file was replaced, moved or written to while it was read."""
 
 
+def part_of(name: str) -> str:
+    """Returns under which name a file is written that gets its own by renaming: as short for every name, and another for each."""
+    return f".{hashlib.sha256(name.encode()).hexdigest()[:32]}{PART}"
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One entry of a folder, as it is without following links."""
@@ -174,7 +179,7 @@ class LocalFolder:
             UserError: It cannot be written, or a folder above it is something else.
         """
         above, _, last = name.rpartition("/")
-        temporary = f".{last[:200]}{PART}"
+        temporary = part_of(last)
         with self._writing(name):
             self._make_folders(above)
         with self._folder(above) as folder:

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from benchmark.whole_file import sync_file
 from rollout_tasks.errors import UserError
-from rollout_tasks.runs.copies.local_folder import PART
+from rollout_tasks.runs.copies.local_folder import PART, part_of
 from rollout_tasks.unicode_text import one_line
 from rollout_tasks.validation_messages import shown
 
@@ -286,7 +286,7 @@ def _opened(url: str) -> tuple[Any, str]:
 def _part_of(path: str) -> str:
     """Returns under which name a file is written that gets its own by renaming."""
     above, _, last = path.rpartition("/")
-    return f"{above}/.{last[:200]}{PART}"
+    return f"{above}/{part_of(last)}"
 
 
 def _is_part(path: str) -> bool:

@@ -86,6 +86,7 @@ def test_what_is_wrong_is_said(service: Service) -> None:
 
     assert (refused.status_code, refused.json()) == (422, {"detail": "queries must be a list of texts"})
     assert service.asked(queries=[], topk=1, return_scores=True).json() == {"result": []}
+    assert service.asked(queries=["\ud800"], topk=1).status_code == 200  # half a surrogate pair
     assert httpx.get(f"{service.url}/retrieve", timeout=30).status_code == 405
     assert httpx.get(f"{service.url}/health", timeout=30).json() == {"status": "ok"}
     pieces = (b" " * (1 << 20) for _ in range(9))

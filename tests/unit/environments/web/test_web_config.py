@@ -72,7 +72,18 @@ def test_addresses_are_written_in_one_way(text: str, url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "http://", "http:///a", "http://[::1", "http://a%41/", "x" * 3_000, "https://\ud800/"]
+    "text",
+    [
+        "",
+        "http://",
+        "http:///a",
+        "http://[::1",
+        "http://a%41/",
+        "x" * 3_000,
+        "https://\ud800/",
+        "https://xn--x.com/",
+        "https://xn--/",
+    ],
 )
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(Refused, match="address"):

@@ -56,6 +56,21 @@ def finished(run: RunFolder) -> None:
     ending.record_end(run)
 
 
+def test_names_as_long_as_a_file_system_takes_are_told_apart(run: RunFolder, tmp_path: Path) -> None:
+    """Each is written to a temporary name first, several at once."""
+    attempt = run.attempt("a#0", 1)
+    for number in range(12):
+        (attempt / f"{'a' * 240}{number:02}.bin").write_bytes(bytes([number]) * 300_000)
+    (attempt / ("\N{CJK UNIFIED IDEOGRAPH-6F22}" * 84 + ".x")).write_bytes(b"long")
+    url = (tmp_path / "copy").as_uri()
+
+    assert copied(run, url).problems == []
+    fetched(url, tmp_path / "back")
+
+    for file in attempt.iterdir():
+        assert (tmp_path / "back" / file.relative_to(run.path)).read_bytes() == file.read_bytes()
+
+
 @pytest.mark.parametrize("scheme", ["file", "memory"])
 def test_there_and_back(run: RunFolder, tmp_path: Path, scheme: str) -> None:
     url = f"{scheme}://{tmp_path}/{uuid4()}/run"
