@@ -125,6 +125,7 @@ class SessionSpawner:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
+                env={name: value for name, value in os.environ.items() if name != "ROLLOUT_SERVICE_TOKENS"},
                 start_new_session=True,  # a Ctrl-C is for the program, which then ends its sessions in order
             )
 

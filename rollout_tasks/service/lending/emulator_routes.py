@@ -24,6 +24,7 @@ from rollout_tasks.http_services.token_guard import tokens_of
 from rollout_tasks.http_services.token_holders import TokenHolder, TokenHolders
 from rollout_tasks.service.lending import emulator_messages as messages
 from rollout_tasks.service.lending.http_requests import (
+    LARGEST_BODY,
     Handler,
     answering,
     body_of,
@@ -41,6 +42,8 @@ from rollout_tasks.unicode_text import one_line
 
 PURPOSES = {"vnc_port": "vnc", "chromium_port": "chromium", "vlc_port": "vlc", "server_port": "control"}
 _NOT_FOUND = "Emulator not found"
+_UNKNOWN_BODY = 4 << 10
+"""Bytes of a body of which it is not known yet who sends it: the token is in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +189,10 @@ class EmulatorRoutes:
 
     async def _set_limit(self, request: Request) -> Response:
         """Takes the asker's token from the header alone: the one in the body says whose limit it is."""
-        sent = object_in(await body_of(request))
-        asker = self._asker([one.decode("latin-1") for one in tokens_of(request.scope) if one], sent)
+        asker = self._asker([one.decode("latin-1") for one in tokens_of(request.scope) if one], {})
         if not asker.holder.operator:
             raise Refusal(403, "Forbidden: only an operator's token sets limits")
-        wanted = read_as(messages.LimitRequest, sent)
+        wanted = read_as(messages.LimitRequest, object_in(await body_of(request)))
         user = self._named(wanted.token)
         if user is None or user.operator:
             raise Refusal(400, "Unknown token. Make it with: rollouts desktops token make")
@@ -207,8 +209,10 @@ class EmulatorRoutes:
     def _for_asker(self, handler: _AskerHandler) -> Handler:
         async def answer(request: Request) -> Response:
             query = read_as(messages.TokenQuery, request.query_params)
-            sent = object_in(await body_of(request))
             found = [one.decode("latin-1") for one in tokens_of(request.scope) if one]
+            if found or query.token:  # judged before a body is read
+                self._asker([*found, str(query.token or "").strip()], {})
+            sent = object_in(await body_of(request, LARGEST_BODY if found or query.token else _UNKNOWN_BODY))
             in_body = sent.get("token")
             found += [in_body.strip()] if isinstance(in_body, str) and in_body.strip() else []
             found += [query.token.strip()] if query.token and query.token.strip() else []

@@ -112,13 +112,17 @@ def holder_of(connection: HTTPConnection, holders: TokenHolders) -> TokenHolder:
     raise Refusal(403, "the token is not known here, or was revoked")
 
 
-async def body_of(request: Request) -> bytes:
+async def body_of(request: Request, largest: int = LARGEST_BODY) -> bytes:
     """Returns a request's body.
+
+    Args:
+        request: The request.
+        largest: The most bytes that it may have.
 
     Raises:
         Refusal: It is too large, whatever its headers say of its length, or takes too long to come.
     """
-    too_large = Refusal(413, f"the body has more than {LARGEST_BODY:,} bytes")
+    too_large = Refusal(413, f"the body has more than {largest:,} bytes")
     if int(request.headers.get("content-length", "0")) > _READ_TO_END:  # the server takes none that is not a number
         raise too_large
     body, length = bytearray(), 0
@@ -128,11 +132,11 @@ async def body_of(request: Request) -> bytes:
                 length += len(piece)
                 if length > _READ_TO_END:
                     raise too_large
-                if length <= LARGEST_BODY:
+                if length <= largest:
                     body += piece
     except TimeoutError as error:
         raise Refusal(408, f"the body did not come within {_BODY_SECONDS:g} s") from error
-    if length > LARGEST_BODY:
+    if length > largest:
         raise too_large
     return bytes(body)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import suppress
 from typing import Any
 
 from pydantic import BaseModel
@@ -55,6 +56,7 @@ class LeaseSocket:
             raise WebSocketDisconnect(message.get("code", _OVER))
         number: Any = None
         try:
+            holder_of(socket, self._holders)  # which may have been revoked meanwhile
             text = message.get("text")
             if text is None:
                 raise Refusal(400, "a message must be text")
@@ -67,7 +69,8 @@ class LeaseSocket:
             logger.exception("a call on lease %s failed", lent.id)
             failed = Refusal(503, "the service failed to answer; its log says why")
             status, body = failed.status, bytes(problem(failed).body)
-        await socket.send_text(f'{{"id": {json.dumps(number)}, "status": {status}, "body": {body.decode()}}}')
+        with suppress(RuntimeError):  # its client may have gone
+            await socket.send_text(f'{{"id": {json.dumps(number)}, "status": {status}, "body": {body.decode()}}}')
 
     async def _carried_out(self, lent: LentDesktop, sent: messages.SocketCall) -> tuple[int, bytes]:
         given = sent.model_dump(exclude_none=True, exclude={"call", "id"})

@@ -54,7 +54,7 @@ def bare_item(sessions: DesktopSessions) -> Item:
 
 def _check(sessions: DesktopSessions, item: Item) -> None:
     own = item.env_config.get("env_mode", sessions.config.env_mode)
-    if own not in sessions.environments:
+    if not isinstance(own, str) or own not in sessions.environments:
         known = ", ".join(sorted(sessions.environments))
         raise UserError(f"task: env_config.env_mode must be one that this service serves ({known}), got {own!r:.100}")
     environment = registry.environment(own)

@@ -7,7 +7,9 @@ with the lease.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from contextlib import suppress
+from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
@@ -27,6 +29,8 @@ _MOST = 200
 _PIECE = 1 << 16
 _CONNECT_SECONDS = 10.0
 _LOOK_SECONDS = 0.2
+_STALLED_SECONDS = 30.0
+"""How long the desktop may take nothing of what its client sends."""
 _OVER = 1000
 
 
@@ -62,15 +66,24 @@ class PortSocket:
             return
         try:
             await socket.accept()
-            await _carried(lent, socket, reader, writer)
+            await _carried(socket, reader, writer, self._ended(lent, socket))
         finally:
             writer.close()
+
+    async def _ended(self, lent: LentDesktop, socket: WebSocket) -> None:
+        """Returns when the lease ends, after which the desktop is somebody else's, or the token is revoked."""
+        while lent.session.end is None and lent.session.stopped_at is None:
+            try:
+                holder_of(socket, self._holders)
+            except Refusal:
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
 
     async def _connected(self, lent: LentDesktop, name: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         endpoint, purpose = lent.session.endpoint, PURPOSES.get(name, "")
         if endpoint is None or purpose not in endpoint.ports or not lent.emulator:
             raise Refusal(404, "there is no such port")
-        if lent.session.end is not None:
+        if lent.session.end is not None or lent.session.stopped_at is not None:
             raise Refusal(410, "the lease is over")
         if self._open[lent.id] > _MOST:
             raise Refusal(429, f"the desktop has {_MOST} connections, which is the most: close one first")
@@ -104,9 +117,9 @@ async def _through_gate(endpoint: Endpoint, purpose: str) -> tuple[asyncio.Strea
 
 
 async def _carried(
-    lent: LentDesktop, socket: WebSocket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    socket: WebSocket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ended: Coroutine[Any, Any, None]
 ) -> None:
-    ways = [asyncio.create_task(way) for way in (_to_desktop(socket, writer), _to_client(reader, socket), _ended(lent))]
+    ways = [asyncio.create_task(way) for way in (_to_desktop(socket, writer), _to_client(reader, socket), ended)]
     try:
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -118,12 +131,6 @@ async def _carried(
                 await socket.close(_OVER)
 
 
-async def _ended(lent: LentDesktop) -> None:
-    """Returns when the lease is over: the desktop is then somebody else's."""
-    while lent.session.end is None:
-        await asyncio.sleep(_LOOK_SECONDS)
-
-
 async def _to_desktop(socket: WebSocket, writer: asyncio.StreamWriter) -> None:
     while True:
         message = await socket.receive()
@@ -132,7 +139,8 @@ async def _to_desktop(socket: WebSocket, writer: asyncio.StreamWriter) -> None:
         if not (content := message.get("bytes")):
             return  # text: not what a port takes
         writer.write(content)
-        await writer.drain()
+        async with asyncio.timeout(_STALLED_SECONDS):
+            await writer.drain()
 
 
 async def _to_client(reader: asyncio.StreamReader, socket: WebSocket) -> None:

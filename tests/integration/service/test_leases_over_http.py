@@ -146,6 +146,13 @@ BAD = [
     ("POST", "/leases", b'{"item": "one", "task": {}}', 422, "item and task: say one of them"),
     ("POST", "/leases", b'{"task": []}', 422, "task: must be a mapping, got []"),
     ("POST", "/leases", b'{"task": {}}', 422, "task: question is missing"),
+    (
+        "POST",
+        "/leases",
+        b'{"task": {"question": "?", "env_config": {"env_mode": ["py"]}}}',
+        422,
+        "env_mode must be one",
+    ),
     ("POST", "/leases", b'{"task": {"id": "../up", "question": "?"}}', 422, "could lead out of a folder"),
     (
         "POST",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -53,7 +54,8 @@ def _provider(lender: DesktopService, tmp_path: Path, monkeypatch: pytest.Monkey
     made = load_provider("remote", {"url": lender.url, "through_service": True, "start_seconds": 60})
     assert isinstance(made, RemoteProvider)
     yield made
-    made.stop("host-0")
+    with suppress(RuntimeError):  # where its token was revoked
+        made.stop("host-0")
 
 
 def test_a_desktop_is_used_through_the_services_own_port(provider: RemoteProvider, pool: VMPool) -> None:
@@ -93,6 +95,20 @@ def test_the_end_of_a_lease_ends_its_connections(provider: RemoteProvider, pool:
         provider.stop("host-0")
         assert whole(connection) == b""
     wait_until(lambda: all_free(pool), seconds=20)
+
+
+def test_a_token_that_is_revoked_opens_nothing_more_and_ends_what_is_open(
+    provider: RemoteProvider, lender: DesktopService, tmp_path: Path
+) -> None:
+    provider.boot("host-0")
+    with provider.connect("host-0", "control") as connection:
+        lender.tokens.revoke(f"laptop-{tmp_path.name}")
+        assert whole(connection) == b""
+    with pytest.raises(OSError, match="HTTP 403"):
+        provider.connect("host-0", "control")
+    with lender.client() as operator:
+        for emulator in operator.get("/emulators").json():
+            operator.delete(f"/emulators/{emulator['emulator_id']}")
 
 
 @pytest.mark.parametrize(
