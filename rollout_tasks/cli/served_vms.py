@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import resource
 import threading
 from collections.abc import Iterator
@@ -87,6 +88,7 @@ def running_server(application: ASGIApp, listener: socket.socket) -> Iterator[th
     # A client that is cut off is noticed within a lease's time, as a worker is.
     ping = max(1.0, settings().lease_ttl / 3)
     options: dict[str, Any] = {"ws_max_size": LARGEST_MESSAGE, "ws_ping_interval": ping, "ws_ping_timeout": ping}
+    logging.getLogger("uvicorn.error").addFilter(_is_not_of_a_socket)
     server = uvicorn.Server(
         uvicorn.Config(
             application, log_config=None, access_log=False, timeout_graceful_shutdown=_STOP_SECONDS, **options
@@ -99,6 +101,11 @@ def running_server(application: ASGIApp, listener: socket.socket) -> Iterator[th
     finally:
         server.should_exit = True
         thread.join(_STOP_SECONDS)
+
+
+def _is_not_of_a_socket(record: logging.LogRecord) -> bool:
+    """Leaves out what uvicorn says of each WebSocket: with its address, in which older clients send their token."""
+    return "WebSocket" not in str(record.msg)
 
 
 def serve_until(stop: threading.Event, server: threading.Thread, services: EmbeddedServices | None) -> None:

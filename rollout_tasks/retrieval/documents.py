@@ -123,7 +123,12 @@ def _document(where: str, fields: Mapping[str, Any], default_id: str) -> Documen
     title, text = _title_and_text(where, fields)
     if not text.strip():
         raise RetrievalError(f"{where}: its text is empty")
-    return Document(_id(where, fields, default_id), title, text, where)
+    named = _id(where, fields, default_id)
+    try:
+        "".join((named, title, text)).encode()
+    except UnicodeEncodeError as error:
+        raise RetrievalError(f"{ascii(where)[1:-1]}: has half a surrogate pair in its id, title or text") from error
+    return Document(named, title, text, where)
 
 
 def _title_and_text(where: str, fields: Mapping[str, Any]) -> tuple[str, str]:

@@ -86,7 +86,8 @@ class LeaseCalls:
         try:
             await self.settle(lent, None)
         finally:
-            if not lent.session.ready:
+            gone = client_gone()
+            if not lent.session.ready or (gone is not None and gone.is_set()):
                 lent.session.stop("its client went away")
         raise_if_not_set_up(lent)
         return lent

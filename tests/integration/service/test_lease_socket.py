@@ -56,6 +56,15 @@ def test_a_step_loop_goes_over_one_connection(service: DesktopService, token: st
             connection.recv(timeout=20)
 
 
+def test_addresses_of_sockets_are_not_logged(service: DesktopService, token: str, lease: dict[str, Any]) -> None:
+    """Older clients send their token in them."""
+    address = f"ws://127.0.0.1:{service.port}/leases/{lease['lease_id']}/ws?token=hidden-in-the-address"
+    with client_of.connect(address, additional_headers={"Authorization": f"Bearer {token}"}) as connection:
+        assert Socket(connection).call(call="renew", fence=lease["fence"])["status"] == 200
+
+    assert "hidden-in-the-address" not in service.said()
+
+
 def test_wrong_messages_are_answered_and_the_connection_goes_on(
     service: DesktopService, token: str, lease: dict[str, Any]
 ) -> None:

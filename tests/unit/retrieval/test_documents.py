@@ -84,6 +84,11 @@ def test_contents_as_search_r1_has_them_begin_with_the_title(
     [
         ("c.jsonl", '{"text": "x"}\n{oops}\n', "c.jsonl, line 2: is broken JSON at column 2"),
         ("c.jsonl", "[1]\n", "c.jsonl, line 1: must be an object, got a list"),
+        (
+            "c.json",
+            '[{"id": "a", "title": "t\\udc00", "text": "lone"}]',
+            "entry 1: has half a surrogate pair in its id, title or",
+        ),
         ("c.jsonl", '{"id": 1, "body": "x"}\n', "line 1: has neither text nor contents; its fields are 'id', 'body'"),
         ("c.jsonl", '{"text": " \\n"}\n', "line 1: its text is empty"),
         ("c.jsonl", '{"text": ["x"]}\n', "line 1: text must be text, got list"),
