@@ -34,7 +34,7 @@ def test_a_request_is_read(fields: object, wanted: Wanted) -> None:
         (b'{"queries": "a"}', 422, "queries must be a list of texts"),
         (b'{"queries": ["a", 1]}', 422, "queries must be a list of texts"),
         (json.dumps({"queries": ["a"] * (MOST_QUERIES + 1)}).encode(), 422, "at most 4,096 in one request, got 4,097"),
-        (json.dumps({"queries": ["a" * (LONGEST_QUERY + 1)]}).encode(), 422, "at most 100,000 characters, got 100,001"),
+        (json.dumps({"queries": ["a" * (LONGEST_QUERY + 1)]}).encode(), 422, "at most 20,000 characters, got 20,001"),
         (b'{"queries": ["a"], "topk": 101}', 422, "topk must be a whole number from 1 to 100"),
         (b'{"queries": ["a"], "topk": true}', 422, "topk must be a whole number from 1 to 100"),
         (b'{"queries": ["a"], "topk": 1.5}', 422, "topk must be a whole number from 1 to 100"),
