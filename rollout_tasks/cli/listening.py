@@ -32,7 +32,11 @@ def listener(host: str, port: int) -> socket.socket:
     """
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=128)
+        listening = socket.create_server((host, port), family=family, backlog=128)
+        # Its connections inherit it: asyncio sets it itself for other kinds of listeners only, and without it a reply's second
+        # piece waits 40 ms.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listening
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else error
         raise UserError(f"--host {host}, --port {port}: cannot listen there: {why}") from error

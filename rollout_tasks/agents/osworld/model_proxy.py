@@ -119,6 +119,8 @@ class _Handler(BaseHTTPRequestHandler):
     """Passes one connection's requests on to the gateway."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    """A reply's head goes first: what follows would wait until the agent has confirmed it, which takes 40 ms."""
     proxy: ClassVar[ModelProxy]
     session_path: ClassVar[str]
     token: ClassVar[str]

@@ -109,6 +109,19 @@ far, _ = server.accept()
 far.sendall(b"y")
 print("said", again.recv(1))
 """
+SMALL = """
+outlet = relays.open(make_exit(namespace), parse_policy("internet"))
+guest = connect()
+far, _ = server.accept()
+guest.sendall(b"x")
+assert far.recv(1) == b"x"
+ours = (guest.fileno(), far.fileno())
+others = [guest.getsockname(), far.getsockname()]
+for name in set(map(int, os.listdir("/proc/self/fd"))) - set(ours):
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(name)) as end:
+        if end.family == socket.AF_INET and end.getpeername() in others:
+            print("said", end.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+"""
 CLOSED = """
 import gc
 before = set(os.listdir("/proc/self/fd"))
@@ -215,6 +228,7 @@ def play(script: str) -> list[str]:
         (SILENT, ["said reset"]),
         (BYTES, ["said True", "later reset"]),
         (MANY, ["fourth reset", "said b'y'"]),
+        (SMALL, ["said 1", "said 1"]),
         (CLOSED, ["said reset", "['MainThread'] 0"]),
         (CLOSED_WHILE_CONNECTING, ["said all closed"]),
         (DESCRIPTORS, ["said True"]),
@@ -227,6 +241,7 @@ def play(script: str) -> list[str]:
             "silence",
             "bytes",
             "connections",
+            "small pieces",
             "closed",
             "closed while connecting",
             "descriptors",

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import os
 import socket
 import ssl
 import sys
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +80,23 @@ def twice_on_one_connection() -> str:
         return " ".join(text_of(session.post(f"https://a.example{PATH}", json=CHAT, timeout=20).json()) for _ in "12")
 
 
+def held_back() -> str:
+    """Whether the proxy's ends of connections wait with small pieces, as replies begin with one."""
+    import requests
+
+    with requests.Session() as session:
+        session.post(f"https://a.example{PATH}", json=CHAT, timeout=20)
+        listening, connected = set(), []
+        for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 (numbers)
+            with suppress(OSError), socket.socket(fileno=os.dup(int(name))) as end:
+                if end.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                    listening.add(end.getsockname())
+                else:
+                    waits = end.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 0
+                    connected.append((end.getsockname(), waits))
+    return str({waits for at, waits in connected if at in listening})
+
+
 def resolved() -> str:
     found = [socket.getaddrinfo(host="a.example", port="https")[0][4], socket.gethostbyname("a.example")]
     return json.dumps(found)
@@ -100,6 +119,7 @@ WAYS: dict[str, Callable[[], str]] = {
     "openai elsewhere": lambda: with_openai(base_url="http://model/api/v3"),
     "a stream": with_a_stream,
     "one connection": twice_on_one_connection,
+    "held back": held_back,
     "another path": of_another_path,
     "names": resolved,
 }

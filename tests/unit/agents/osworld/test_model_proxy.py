@@ -17,6 +17,7 @@ from tests.hostile.random_replies.answers import Answer, AnswerServer, Request
 from tests.unit.agents.osworld.clients_of_a_model import WAYS
 
 pytest.importorskip("aiohttp")
+NO_REPLIES = ("another path", "held back", "names", "one connection")
 REPLY = {"choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "42"}}]}
 
 
@@ -55,13 +56,19 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], lis
     return json.loads(run.stdout), gateway.requests
 
 
-@pytest.mark.parametrize("way", [name for name in WAYS if name not in ("another path", "names", "one connection")])
+@pytest.mark.parametrize("way", [name for name in WAYS if name not in NO_REPLIES])
 def test_each_way_leads_to_the_model(way: str, asked: tuple[dict[str, str], list[Request]]) -> None:
     assert asked[0][way] == "42"
 
 
 def test_a_connection_serves_more_than_one_request(asked: tuple[dict[str, str], list[Request]]) -> None:
     assert asked[0]["one connection"] == "42 42"
+
+
+def test_replies_are_not_held_back_until_the_agent_has_said_that_it_got_their_head(
+    asked: tuple[dict[str, str], list[Request]],
+) -> None:
+    assert asked[0]["held back"] == "{False}"
 
 
 def test_nothing_else_is_reached(asked: tuple[dict[str, str], list[Request]]) -> None:
