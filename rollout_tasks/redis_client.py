@@ -50,6 +50,7 @@ def connect(
         socket_connect_timeout=5,
         socket_keepalive=True,
         health_check_interval=25,
+        driver_info=None,  # to tell Redis its version, redis-py reads its package's metadata for each connection
     )
 
 

@@ -131,6 +131,7 @@ def connection_options(client: Mapping[str, Any], seconds: float) -> dict[str, A
     return options | {
         "decode_responses": True,
         "protocol": 2,
+        "driver_info": None,  # to tell Redis its version, redis-py reads its package's metadata for each connection
         "health_check_interval": 0,
         "retry": None,
         "retry_on_timeout": False,
