@@ -24,6 +24,7 @@ def test_connections_never_try_again_by_themselves_and_speak_text() -> None:
         "db": 4,
         "decode_responses": True,
         "protocol": 2,
+        "driver_info": None,
         "health_check_interval": 0,
         "retry": None,
         "retry_on_timeout": False,
