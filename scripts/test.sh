@@ -21,6 +21,7 @@ makes_disks() { # a boot loader's first sector is in a package that syslinux onl
         [ -f /usr/lib/syslinux/mbr/mbr.bin ] && [ -f /usr/share/OVMF/OVMF_CODE_4M.fd ]
 }
 [ -z "$all" ] || makes_disks >/dev/null || packages+=(dosfstools fdisk mtools ovmf syslinux syslinux-common)
+[ -z "$all" ] || command -v searx-run >/dev/null || packages+=(searx)
 [ -z "$all" ] || command -v strace >/dev/null || packages+=(strace)
 command -v runc >/dev/null || packages+=(runc)
 { command -v nft && command -v ip; } >/dev/null || packages+=(nftables iproute2)
