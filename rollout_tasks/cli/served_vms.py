@@ -87,7 +87,9 @@ def running_server(application: ASGIApp, listener: socket.socket) -> Iterator[th
 
     # A client that is cut off is noticed within a lease's time, as a worker is.
     ping = max(1.0, settings().lease_ttl / 3)
-    options: dict[str, Any] = {"ws_max_size": LARGEST_MESSAGE, "ws_ping_interval": ping, "ws_ping_timeout": ping}
+    options: dict[str, Any] = {"ws_ping_interval": ping, "ws_ping_timeout": ping}
+    # A few thousand compressed bytes would be some megabytes, and many such messages come at once.
+    options |= {"ws_max_size": LARGEST_MESSAGE, "ws_max_queue": 1, "ws_per_message_deflate": False}
     logging.getLogger("uvicorn.error").addFilter(_is_not_of_a_socket)
     server = uvicorn.Server(
         uvicorn.Config(

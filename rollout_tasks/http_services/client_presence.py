@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import Any
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_MOST_UNREAD = 16
-"""Messages that a client may send ahead; its end is noticed once they are read."""
 _gone: ContextVar[asyncio.Event] = ContextVar("gone")
 
 
@@ -20,7 +17,7 @@ def client_gone() -> asyncio.Event | None:
 
 
 class ClientPresence:
-    """Has an application run so that `client_gone` works in it."""
+    """Has an application run so that `client_gone` works in it. One message is read ahead: clients must not fill the memory."""
 
     def __init__(self, application: ASGIApp) -> None:
         self._application = application
@@ -31,21 +28,40 @@ class ClientPresence:
             await self._application(scope, receive, send)
             return
         gone = asyncio.Event()
-        unread: asyncio.Queue[Any] = asyncio.Queue(_MOST_UNREAD)
+        unread: asyncio.Queue[Message] = asyncio.Queue()
+        room = asyncio.Semaphore(1)
 
         async def read_ahead() -> None:
             while not gone.is_set():
+                await room.acquire()
                 message = await receive()
-                if message["type"] in {"http.disconnect", "websocket.disconnect"}:
+                if _is_end(message):
                     gone.set()
-                await unread.put(message)
+                if _is_last(message):  # after it, nothing comes but the client's going
+                    room.release()
+                unread.put_nowait(message)
+
+        async def next_message() -> Message:
+            message = await unread.get()
+            if not _is_last(message):
+                room.release()
+            return message
 
         reading = asyncio.create_task(read_ahead())
         before = _gone.set(gone)
         try:
-            await self._application(scope, unread.get, send)
+            await self._application(scope, next_message, send)
         finally:
             _gone.reset(before)
             reading.cancel()
             with suppress(asyncio.CancelledError):
                 await reading
+
+
+def _is_end(message: Message) -> bool:
+    return message["type"] in {"http.disconnect", "websocket.disconnect"}
+
+
+def _is_last(message: Message) -> bool:
+    """Whether a request's body ends with this message."""
+    return message["type"] == "http.request" and not message.get("more_body")

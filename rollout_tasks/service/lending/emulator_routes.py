@@ -241,7 +241,7 @@ class EmulatorRoutes:
 
     def _use(self, holder: TokenHolder) -> messages.TokenUse:
         going_on = self._calls.book.going_on(holder.owner)
-        limit = self._calls.book.sessions.most if holder.quota is None else holder.quota
+        limit = self._calls.book.most_of(holder)
         return messages.TokenUse(
             current=len(going_on), limit=limit, emulator_count=sum(one.emulator for one in going_on)
         )

@@ -127,6 +127,10 @@ class LeaseBook:
             raise Refusal(410, self._over(lease_id))
         raise Refusal(404, "there is no such lease")
 
+    def most_of(self, holder: TokenHolder) -> int:
+        """Returns how many leases a holder may have at a time."""
+        return self.sessions.most if holder.quota is None else holder.quota
+
     def going_on(self, owner: str | None = None) -> list[LentDesktop]:
         """Returns the leases that go on, the oldest first.
 

@@ -19,11 +19,14 @@ from rollout_tasks.service.lending import messages
 from rollout_tasks.service.lending.http_requests import holder_of, object_in, problem, read_as
 from rollout_tasks.service.lending.lease_book import LentDesktop
 from rollout_tasks.service.lending.lease_calls import LeaseCalls
+from rollout_tasks.service.lending.open_sockets import OpenSockets
 from rollout_tasks.service.lending.refusal import Refusal
 
 logger = logging.getLogger(__name__)
 
 PATH = "/leases/{lease_id}/ws"
+_MOST = 8
+"""Connections to one lease at a time."""
 _OVER = 1000
 
 
@@ -34,14 +37,19 @@ class LeaseSocket:
         """Takes what carries the calls out, and who may make them."""
         self._calls = calls
         self._holders = holders
+        self._open = OpenSockets(_MOST)
 
     async def serve(self, socket: WebSocket) -> None:
         """Answers one connection until its client ends it, or the lease is over and that was told."""
         try:
-            lent = self._calls.book.find(holder_of(socket, self._holders), socket.path_params["lease_id"])
+            holder = holder_of(socket, self._holders)
+            lent = self._calls.book.find(holder, socket.path_params["lease_id"])
+            with self._open.counted(lent.id, holder.owner, self._calls.book.most_of(holder)):
+                await self._serve_counted(lent, socket)
         except Refusal as refusal:
             await socket.send_denial_response(problem(refusal))
-            return
+
+    async def _serve_counted(self, lent: LentDesktop, socket: WebSocket) -> None:
         await socket.accept()
         try:
             while lent.session.end is None:

@@ -18,13 +18,14 @@ from rollout_tasks.service.lending.emulator_routes import PURPOSES
 from rollout_tasks.service.lending.http_requests import holder_of, problem
 from rollout_tasks.service.lending.lease_book import LentDesktop
 from rollout_tasks.service.lending.lease_calls import LeaseCalls
+from rollout_tasks.service.lending.open_sockets import OpenSockets
 from rollout_tasks.service.lending.refusal import Refusal
 from vm_pool.gate_login import line_of
 from vm_pool.gate_tls import client_context, hash_of
 from vm_pool.states import Endpoint
 
 PATH = "/emulators/{emulator_id}/ports/{port}"
-_MOST = 200
+_MOST = 64
 """Connections to one desktop at a time; a browser opens many."""
 _PIECE = 1 << 16
 _CONNECT_SECONDS = 10.0
@@ -41,29 +42,21 @@ class PortSocket:
         """Takes whose leases they are, and who may use them."""
         self._calls = calls
         self._holders = holders
-        self._open: dict[str, int] = {}
+        self._open = OpenSockets(_MOST)
 
     async def serve(self, socket: WebSocket) -> None:
         """Carries one connection until either side ends it."""
         try:
-            lent = self._calls.book.find(holder_of(socket, self._holders), socket.path_params["emulator_id"])
+            holder = holder_of(socket, self._holders)
+            lent = self._calls.book.find(holder, socket.path_params["emulator_id"])
+            # Counted before it is connected: many may ask at once.
+            with self._open.counted(lent.id, holder.owner, self._calls.book.most_of(holder)):
+                await self._serve_counted(lent, socket)
         except Refusal as refusal:
             await socket.send_denial_response(problem(refusal))
-            return
-        self._open[lent.id] = self._open.get(lent.id, 0) + 1  # before it is connected: many may ask at once
-        try:
-            await self._serve_counted(lent, socket)
-        finally:
-            self._open[lent.id] -= 1
-            if not self._open[lent.id]:
-                del self._open[lent.id]
 
     async def _serve_counted(self, lent: LentDesktop, socket: WebSocket) -> None:
-        try:
-            reader, writer = await self._connected(lent, socket.path_params["port"])
-        except Refusal as refusal:
-            await socket.send_denial_response(problem(refusal))
-            return
+        reader, writer = await self._connected(lent, socket.path_params["port"])
         try:
             await socket.accept()
             await _carried(socket, reader, writer, self._ended(lent, socket))
@@ -85,8 +78,6 @@ class PortSocket:
             raise Refusal(404, "there is no such port")
         if lent.session.end is not None or lent.session.stopped_at is not None:
             raise Refusal(410, "the lease is over")
-        if self._open[lent.id] > _MOST:
-            raise Refusal(429, f"the desktop has {_MOST} connections, which is the most: close one first")
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
                 return await _through_gate(endpoint, purpose)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from typing import Any
 
 import httpx
@@ -108,3 +109,21 @@ def test_an_unknown_lease_has_no_socket(service: DesktopService, token: str, ali
     assert refused.value.response.status_code == 404
     plain = alice.get("/leases/none/ws")
     assert (plain.status_code, list(plain.json())) == (400, ["detail"])
+
+
+def test_a_lease_has_a_most_of_sockets(service: DesktopService, token: str, lease: dict[str, Any]) -> None:
+    with ExitStack() as opened:
+        for _ in range(8):
+            opened.enter_context(connected(service, token, lease["lease_id"]))
+        with pytest.raises(exceptions.InvalidStatus) as refused:
+            connected(service, token, lease["lease_id"]).__enter__()
+        assert refused.value.response.status_code == 429
+        opened.pop_all().close()
+    with connected(service, token, lease["lease_id"]) as connection:
+        assert Socket(connection).call(call="renew", fence=lease["fence"])["status"] == 200
+
+
+def test_messages_are_not_compressed(service: DesktopService, token: str, lease: dict[str, Any]) -> None:
+    """A small message could become a large one, and many come at once."""
+    with connected(service, token, lease["lease_id"]) as connection:
+        assert "Sec-WebSocket-Extensions" not in connection.response.headers
