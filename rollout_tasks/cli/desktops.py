@@ -15,9 +15,16 @@ import typer
 from benchmark.items import Item
 from rollout_tasks.cli import listening, program, run_actions
 from rollout_tasks.cli.fitting_tables import Column, FittingTable, table_console
+from rollout_tasks.cli.http_server import running_server, serve_until
 from rollout_tasks.cli.run_options import aliases, with_config_options
 from rollout_tasks.cli.runs import ConfigFile, ProviderOption, resolved_options
-from rollout_tasks.cli.served_vms import Embedded, TrustTasks, allow_many_files, running_server, serve_until, served_vms
+from rollout_tasks.cli.served_vms import (
+    Embedded,
+    TrustTasks,
+    allow_many_files,
+    most_connections,
+    served_vms,
+)
 from rollout_tasks.cli.submission_progress import submitting
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
@@ -191,7 +198,9 @@ def _serve(
             ends.callback(places.close)
         calls = LeaseCalls(LeaseBook(sessions), places, ttl)
         ends.callback(calls.close)
-        server = ends.enter_context(running_server(served(calls, holders, places), listener))
+        application = served(calls, holders, places)
+        most = most_connections(sessions.most)
+        server = ends.enter_context(running_server(application, listener, most_connections=most))
         address, bound = listener.getsockname()[:2]
         logger.info(
             "lending desktops at http://%s:%d, %d at a time, %d items; %d tokens; records: %s",

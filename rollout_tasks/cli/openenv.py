@@ -13,9 +13,16 @@ import typer
 
 from benchmark.items import Item
 from rollout_tasks.cli import listening, program, run_actions
+from rollout_tasks.cli.http_server import running_server, serve_until
 from rollout_tasks.cli.run_options import aliases, with_config_options
 from rollout_tasks.cli.runs import ConfigFile, ProviderOption, resolved_options
-from rollout_tasks.cli.served_vms import Embedded, TrustTasks, allow_many_files, running_server, serve_until, served_vms
+from rollout_tasks.cli.served_vms import (
+    Embedded,
+    TrustTasks,
+    allow_many_files,
+    most_connections,
+    served_vms,
+)
 from rollout_tasks.cli.submission_progress import submitting
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
@@ -108,7 +115,9 @@ def _serve(
         sessions = DesktopSessions(config, items, folder, most=config.num_rollouts, silent_seconds=session_timeout)
         ends.callback(sessions.close)
         forgotten = config.vm.wait_seconds + 3 * config.limits.max_seconds + session_timeout
-        server = ends.enter_context(running_server(served(sessions, tokens, session_timeout=forgotten), listener))
+        application = served(sessions, tokens, session_timeout=forgotten)
+        most = most_connections(sessions.most)
+        server = ends.enter_context(running_server(application, listener, most_connections=most))
         address, bound = listener.getsockname()[:2]
         logger.info(
             "serving %d items at http://%s:%d, %d at a time; records: %s",

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rollout_tasks.cli import listening, program
+from rollout_tasks.cli.http_server import running_server, serve_until
 from rollout_tasks.config import parse_config
-from rollout_tasks.errors import ServiceEnded
 from rollout_tasks.http_services.tokens import ServiceTokens
 from rollout_tasks.rag_config import RagConfig
 from rollout_tasks.settings import settings
@@ -33,8 +32,6 @@ application = typer.Typer(
 )
 
 _DEFAULTS = RagConfig()
-_LOOK_SECONDS = 1.0
-_STOP_SECONDS = 10
 _MOST_CONNECTIONS = 256
 
 
@@ -94,31 +91,14 @@ def _tokens(host: str) -> ServiceTokens | None:
 
 
 def _serve(index: Index, what: str, tokens: ServiceTokens | None, listener: Any, stop: threading.Event) -> None:
-    import uvicorn  # here, because wrong input needs none of it
-
     # Here, as in `serve`.
     from rollout_tasks.http_services.retrieve import RetrieveService
 
-    with ExitStack() as ends:
-        server = uvicorn.Server(
-            uvicorn.Config(
-                RetrieveService(index).application(tokens),
-                log_config=None,
-                access_log=False,
-                lifespan="off",
-                limit_concurrency=_MOST_CONNECTIONS,
-                timeout_graceful_shutdown=_STOP_SECONDS,
-            )
-        )
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True)
-        thread.start()
-        ends.callback(thread.join, _STOP_SECONDS)
-        ends.callback(setattr, server, "should_exit", True)
+    application = RetrieveService(index).application(tokens)
+    with running_server(application, listener, most_connections=_MOST_CONNECTIONS) as server:
         address, bound = listener.getsockname()[:2]
         logger.info("serving %s at http://%s:%d/retrieve", what, f"[{address}]" if ":" in address else address, bound)
-        while not stop.wait(_LOOK_SECONDS):
-            if not thread.is_alive():
-                raise ServiceEnded("the HTTP server ended by itself")
+        serve_until(stop, server)
 
 
 def main() -> None:

@@ -1,27 +1,19 @@
-"""The VMs of a program that serves desktops over HTTP, and its server: started together, stopped together."""
+"""The VMs of a program that serves desktops over HTTP: started and stopped with it."""
 
 from __future__ import annotations
 
-import logging
 import resource
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rollout_tasks.config import RunConfig
-from rollout_tasks.errors import ServiceEnded
 from rollout_tasks.runs import preflight
-from rollout_tasks.settings import settings
 
 if TYPE_CHECKING:
-    import socket
-
-    from starlette.types import ASGIApp
-
     from rollout_tasks.embedded.services import EmbeddedServices
 
 Embedded = Annotated[
@@ -35,10 +27,10 @@ TrustTasks = Annotated[
     typer.Option("--trust-tasks", help="Run desktop tasks' setup and evaluation in this program's own processes."),
 ]
 
-_LOOK_SECONDS = 1.0
-_STOP_SECONDS = 15
-LARGEST_MESSAGE = 1 << 20
-"""Bytes of one message to a WebSocket."""
+_CONNECTIONS = 512
+"""Connections of clients that have no session, or several for one."""
+_CONNECTIONS_OF_SESSION = 96
+"""Calls that wait, WebSockets, and connections to ports of the desktop."""
 
 
 @contextmanager
@@ -80,44 +72,6 @@ def allow_many_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-@contextmanager
-def running_server(application: ASGIApp, listener: socket.socket) -> Iterator[threading.Thread]:
-    """Serves an ASGI application while the context lasts; yields the thread that does."""
-    import uvicorn  # here, because wrong input needs none of it
-
-    # A client that is cut off is noticed within a lease's time, as a worker is.
-    ping = max(1.0, settings().lease_ttl / 3)
-    options: dict[str, Any] = {"ws_ping_interval": ping, "ws_ping_timeout": ping}
-    # A few thousand compressed bytes would be some megabytes, and many such messages come at once.
-    options |= {"ws_max_size": LARGEST_MESSAGE, "ws_max_queue": 1, "ws_per_message_deflate": False}
-    logging.getLogger("uvicorn.error").addFilter(_is_not_of_a_socket)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            application, log_config=None, access_log=False, timeout_graceful_shutdown=_STOP_SECONDS, **options
-        )
-    )
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True)
-    thread.start()
-    try:
-        yield thread
-    finally:
-        server.should_exit = True
-        thread.join(_STOP_SECONDS)
-
-
-def _is_not_of_a_socket(record: logging.LogRecord) -> bool:
-    """Leaves out what uvicorn says of each WebSocket: with its address, in which older clients send their token."""
-    return "WebSocket" not in str(record.msg)
-
-
-def serve_until(stop: threading.Event, server: threading.Thread, services: EmbeddedServices | None) -> None:
-    """Waits until the program is to stop.
-
-    Raises:
-        ServiceEnded: The server, or what was started for it, ended by itself.
-    """
-    while not stop.wait(_LOOK_SECONDS):
-        if services is not None:
-            services.check()
-        if not server.is_alive():
-            raise ServiceEnded("the HTTP server ended by itself")
+def most_connections(sessions: int) -> int:
+    """Returns how many connections a program may have that serves so many sessions at a time."""
+    return _CONNECTIONS + _CONNECTIONS_OF_SESSION * sessions

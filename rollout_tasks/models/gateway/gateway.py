@@ -20,9 +20,9 @@ from urllib.parse import quote
 from uvicorn.server import ServerState
 
 from rollout_tasks.errors import UserError
+from rollout_tasks.http_protocol import BoundedProtocol, protocol_config
 from rollout_tasks.models.gateway.app import GatewayApp, OpenedSession, SessionOpener
 from rollout_tasks.models.gateway.engine import Engine
-from rollout_tasks.models.gateway.protocol import GatewayProtocol, protocol_config
 from rollout_tasks.models.gateway.session import Session
 from rollout_tasks.models.gateway.session_summary import SessionLimits, SessionSummary
 from rollout_tasks.models.served_call import Recorder
@@ -224,7 +224,7 @@ class Gateway:
             GatewayApp(self._sessions, self.opener), keep_alive=_KEEP_ALIVE, most_connections=_MOST_CONNECTIONS
         )
         state = ServerState()
-        server = await loop.create_server(lambda: GatewayProtocol(config, state, loop), sock=listener)
+        server = await loop.create_server(lambda: BoundedProtocol(config, state, {}, loop), sock=listener)
         self._loop, self._stop = loop, asyncio.Event()
         ready.set_result(None)
         await self._stop.wait()

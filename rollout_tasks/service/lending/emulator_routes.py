@@ -24,7 +24,6 @@ from rollout_tasks.http_services.token_guard import tokens_of
 from rollout_tasks.http_services.token_holders import TokenHolder, TokenHolders
 from rollout_tasks.service.lending import emulator_messages as messages
 from rollout_tasks.service.lending.http_requests import (
-    LARGEST_BODY,
     Handler,
     answering,
     body_of,
@@ -44,6 +43,9 @@ PURPOSES = {"vnc_port": "vnc", "chromium_port": "chromium", "vlc_port": "vlc", "
 _NOT_FOUND = "Emulator not found"
 _UNKNOWN_BODY = 4 << 10
 """Bytes of a body of which it is not known yet who sends it: the token is in it."""
+_UNKNOWN_SECONDS = 5.0
+_MOST_UNKNOWN = 64
+"""Such bodies that may be waited for at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class EmulatorRoutes:
         self._holders = holders
         self._places = places
         self._began = time.monotonic()
+        self._unknown = 0
 
     def operations(self) -> list[Operation]:
         """Returns what is served."""
@@ -212,13 +215,23 @@ class EmulatorRoutes:
             found = [one.decode("latin-1") for one in tokens_of(request.scope) if one]
             if found or query.token:  # judged before a body is read
                 self._asker([*found, str(query.token or "").strip()], {})
-            sent = object_in(await body_of(request, LARGEST_BODY if found or query.token else _UNKNOWN_BODY))
+            sent = object_in(await (body_of(request) if found or query.token else self._unknown_body(request)))
             in_body = sent.get("token")
             found += [in_body.strip()] if isinstance(in_body, str) and in_body.strip() else []
             found += [query.token.strip()] if query.token and query.token.strip() else []
             return await handler(request, self._asker(found, sent))
 
         return answering(answer, _shown)
+
+    async def _unknown_body(self, request: Request) -> bytes:
+        """Returns a body of which it is not known yet who sends it."""
+        if self._unknown >= _MOST_UNKNOWN:
+            raise Refusal(503, "many requests without a token in their head are being read: try again")
+        self._unknown += 1
+        try:
+            return await body_of(request, _UNKNOWN_BODY, _UNKNOWN_SECONDS)
+        finally:
+            self._unknown -= 1
 
     def _asker(self, tokens: list[str], sent: dict[str, object]) -> _Asker:
         if not tokens:

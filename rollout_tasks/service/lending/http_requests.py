@@ -27,7 +27,7 @@ LARGEST_BODY = 1 << 20
 """Bytes."""
 _READ_TO_END = 16 << 20
 """Bytes of a body that is too large but read to its end: many clients look for a reply only then."""
-_BODY_SECONDS = 30.0
+BODY_SECONDS = 30.0
 _LONGEST_SENTENCE = 2_000
 _NESTED = "it is nested too deeply"
 _CLIENT_GONE = 499
@@ -112,12 +112,13 @@ def holder_of(connection: HTTPConnection, holders: TokenHolders) -> TokenHolder:
     raise Refusal(403, "the token is not known here, or was revoked")
 
 
-async def body_of(request: Request, largest: int = LARGEST_BODY) -> bytes:
+async def body_of(request: Request, largest: int = LARGEST_BODY, seconds: float = BODY_SECONDS) -> bytes:
     """Returns a request's body.
 
     Args:
         request: The request.
         largest: The most bytes that it may have.
+        seconds: How long it may take to come.
 
     Raises:
         Refusal: It is too large, whatever its headers say of its length, or takes too long to come.
@@ -127,7 +128,7 @@ async def body_of(request: Request, largest: int = LARGEST_BODY) -> bytes:
         raise too_large
     body, length = bytearray(), 0
     try:
-        async with asyncio.timeout(_BODY_SECONDS):
+        async with asyncio.timeout(seconds):
             async for piece in request.stream():
                 length += len(piece)
                 if length > _READ_TO_END:
@@ -135,7 +136,7 @@ async def body_of(request: Request, largest: int = LARGEST_BODY) -> bytes:
                 if length <= largest:
                     body += piece
     except TimeoutError as error:
-        raise Refusal(408, f"the body did not come within {_BODY_SECONDS:g} s") from error
+        raise Refusal(408, f"the body did not come within {seconds:g} s") from error
     if length > largest:
         raise too_large
     return bytes(body)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import httpx
@@ -156,3 +158,19 @@ def test_a_start_whose_client_goes_away_takes_no_desktop(
         wait_until(lambda: len(boss.get("/leases").json()["leases"]) == 2, seconds=10)
     for emulator_id in held:
         alice.delete(f"/emulators/{emulator_id}")
+
+
+def test_bodies_of_unknown_clients_wait_neither_long_nor_in_large_numbers(
+    service: DesktopService, alice: httpx.Client
+) -> None:
+    head = b"POST /start_emulator HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{"
+    with ExitStack() as opened:
+        slow = [
+            opened.enter_context(socket.create_connection(("127.0.0.1", service.port), timeout=20)) for _ in range(65)
+        ]
+        for one in slow[:-1]:
+            one.sendall(head)
+        assert alice.get("/emulators").json() == []  # answered, and after what was sent before
+        slow[-1].sendall(head)
+        assert b" 503 " in slow[-1].recv(4096)
+        assert b" 408 " in slow[0].recv(4096)

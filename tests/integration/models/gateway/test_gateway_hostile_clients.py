@@ -98,7 +98,7 @@ def test_a_body_without_end_is_cut(agent: Open) -> None:
 
 @pytest.mark.parametrize("text", [b"", b"G", b"POST /sessions/x HTTP/1.1\r\nHost: a\r\nX: "])
 def test_a_head_that_does_not_end_is_cut(agent: Open, text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rollout_tasks.models.gateway.protocol.HEAD_SECONDS", 0.3)
+    monkeypatch.setattr("rollout_tasks.http_protocol.HEAD_SECONDS", 0.3)
     one = agent()
     connection = one.raw(text, token=False)
     began = time.monotonic()
@@ -109,7 +109,7 @@ def test_a_head_that_does_not_end_is_cut(agent: Open, text: bytes, monkeypatch: 
 
 
 def test_a_head_that_drips_after_a_request_is_cut(agent: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rollout_tasks.models.gateway.protocol.HEAD_SECONDS", 0.3)
+    monkeypatch.setattr("rollout_tasks.http_protocol.HEAD_SECONDS", 0.3)
     one = agent()
     connection = one.raw(b"Content-Length: 2\r\n\r\n{}")
     answer = b""

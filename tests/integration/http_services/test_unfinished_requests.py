@@ -1,0 +1,105 @@
+"""Clients that begin requests and do not finish them: they are cut in time, and others are answered meanwhile."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket
+
+from rollout_tasks.cli.http_server import running_server
+
+MOST = 12
+
+
+async def answer(request: Request) -> Response:
+    if request.method == "PUT":
+        await request.body()
+    return Response(b"answered")
+
+
+async def serve_socket(websocket: WebSocket) -> None:
+    await websocket.accept()
+    await websocket.receive()
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    application = Starlette(
+        routes=[Route("/", answer, methods=["GET", "POST", "PUT"]), WebSocketRoute("/ws", serve_socket)]
+    )
+    listener = socket.create_server(("127.0.0.1", 0))
+    with running_server(application, listener, most_connections=MOST):
+        yield listener.getsockname()[1]
+
+
+def sent(port: int, content: bytes) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port), timeout=20)
+    connection.sendall(content)
+    return connection
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """What comes until the connection is cut; fails if it never is."""
+    content = b""
+    try:
+        while piece := connection.recv(65536):
+            content += piece
+    except ConnectionResetError:
+        pass
+    return content
+
+
+def answers(port: int) -> int:
+    return httpx.get(f"http://127.0.0.1:{port}/").status_code
+
+
+@pytest.mark.parametrize("head", [b"", b"G", b"GET / HTTP/1.1\r\nHost: a\r\nX: "])
+def test_a_head_that_does_not_end_is_cut(port: int, head: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rollout_tasks.http_protocol.HEAD_SECONDS", 0.2)
+
+    assert read_all(sent(port, head)) == b""
+
+
+@pytest.mark.parametrize("method", [b"PUT", b"POST"], ids=["that is read", "that nobody reads"])
+def test_a_body_that_drips_is_cut(port: int, method: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte would otherwise begin the time anew in which a connection may be idle."""
+    monkeypatch.setattr("rollout_tasks.http_protocol.BODY_SECONDS", 0.5)
+    connection = sent(port, method + b" / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n")
+    with pytest.raises(OSError):  # noqa: PT011 - a broken pipe or a reset
+        for _ in range(200):
+            connection.sendall(b"x")
+            time.sleep(0.05)
+
+
+def test_unfinished_heads_leave_room_for_others(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rollout_tasks.http_protocol.MOST_HEADLESS", 4)
+    with ExitStack() as opened:
+        slow = [opened.enter_context(sent(port, b"GET")) for _ in range(3 * MOST)]
+        assert answers(port) == 200
+        assert read_all(slow[0]) == b""
+        slow[-1].sendall(b" / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        assert read_all(slow[-1]).endswith(b"answered")
+
+
+def test_there_is_a_most_of_connections_with_those_of_sockets(port: int) -> None:
+    client_of = pytest.importorskip("websockets.sync.client", reason="the package websockets is not installed")
+    exceptions = pytest.importorskip("websockets.exceptions")
+    address = f"ws://127.0.0.1:{port}/ws"
+    with ExitStack() as opened:
+        for _ in range(MOST - 1):
+            opened.enter_context(client_of.connect(address))
+        with pytest.raises(exceptions.InvalidStatus) as refused:
+            client_of.connect(address).__enter__()
+        assert refused.value.response.status_code == 503
+        assert answers(port) == 503
+        opened.pop_all().close()
+    assert answers(port) == 200
