@@ -184,7 +184,7 @@ class EmulatorRoutes:
             uptime_seconds=int(time.monotonic() - self._began),
             cpu_percent=psutil.cpu_percent(),
             memory_percent=psutil.virtual_memory().percent,
-            total_containers_for_image=await run_in_threadpool(self._places.vms) if self._places else None,
+            total_containers_for_image=await self._places.vms() if self._places else None,
             total_emulators=sum(one.emulator for one in self._calls.book.going_on()),
             tokens=views,
         )

@@ -47,6 +47,7 @@ class LentDesktop:
     act: tuple[str, str, Mapping[str, Any]] | None = field(default=None, repr=False)
     """Key, tool and arguments of the latest act."""
     evaluation: asyncio.Future[Any] | None = None
+    releasing: asyncio.Future[bool] | None = None
 
     @property
     def id(self) -> str:

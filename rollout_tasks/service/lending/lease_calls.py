@@ -46,8 +46,8 @@ class LeaseCalls:
         self.ttl_seconds = ttl_seconds
         self._places = places
         most = book.sessions.most
-        # Of each lease one thread may wait for its desktop, one for an act, and one for its evaluation.
-        self._threads = ThreadPoolExecutor(3 * most + _SPARE_THREADS, thread_name_prefix="leases")
+        # Of each lease one thread may wait for its desktop, one for an act, one for its evaluation, and one for its end.
+        self._threads = ThreadPoolExecutor(4 * most + _SPARE_THREADS, thread_name_prefix="leases")
         self._beginners = ThreadPoolExecutor(_BEGINNERS, thread_name_prefix="beginning leases")
 
     def close(self) -> None:
@@ -117,7 +117,7 @@ class LeaseCalls:
         end, waits = session.end, session.fence is None
         place, waiting = None, None
         if end is None and waits and self._places is not None:
-            place, waiting = await self._in(self._threads, partial(self._places.place, lent.id))
+            place, waiting = await self._places.place(lent.id)
         return messages.Lease(
             lease_id=lent.id,
             state=_state_of(lent),
@@ -203,13 +203,18 @@ class LeaseCalls:
             return shown_end(lent.evaluation.result())
 
     async def release(self, lent: LentDesktop) -> bool:
-        """Ends a lease whatever it does, and waits a moment until its desktop is given back.
+        """Ends a lease whatever it does, and waits a moment until its desktop is given back. Many may wait for the same end.
 
         Returns:
             Whether it went on until now.
         """
+        if lent.releasing is None or lent.releasing.done():
+            lent.releasing = asyncio.get_running_loop().run_in_executor(self._threads, self._end, lent)
+        return await asyncio.shield(lent.releasing)
+
+    def _end(self, lent: LentDesktop) -> bool:
         going_on = self.book.sessions.release(lent.id)
-        await self._in(self._threads, partial(lent.session.wait_until_ended, _RELEASE_SECONDS))
+        lent.session.wait_until_ended(_RELEASE_SECONDS)
         return going_on
 
     def _carry_out(self, lent: LentDesktop, request: messages.ActRequest) -> tuple[bytes, float]:

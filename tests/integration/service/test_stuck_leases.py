@@ -1,0 +1,36 @@
+"""A lease that does not end keeps nobody else from being answered."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from contextlib import ExitStack
+
+import httpx
+import psutil
+
+from tests.integration.service.desktop_service import DesktopService, acquired
+
+
+def children(service: DesktopService) -> set[int]:
+    return {one.pid for one in psutil.Process(service.process.pid).children(recursive=True)}
+
+
+def test_many_releases_of_a_stuck_lease_take_no_threads_of_others(
+    service: DesktopService, alice: httpx.Client, token: str
+) -> None:
+    kept = acquired(alice, item="one")
+    before = children(service)
+    stuck = acquired(alice, item="one")
+    [process] = children(service) - before
+    request = f"DELETE /leases/{stuck['lease_id']} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n\r\n"
+    psutil.Process(process).send_signal(signal.SIGSTOP)
+    try:
+        with ExitStack() as opened:
+            for _ in range(100):
+                one = opened.enter_context(socket.create_connection(("127.0.0.1", service.port), timeout=20))
+                one.sendall(request.encode())
+            seen = alice.get(f"/leases/{kept['lease_id']}/observe", params={"fence": kept["fence"]}, timeout=5)
+            assert seen.status_code == 200
+    finally:
+        psutil.Process(process).send_signal(signal.SIGCONT)
