@@ -77,7 +77,11 @@ class EmulatorRoutes:
         """Returns what is served."""
         start = self._start
         return [
-            self._own("GET", "/start_emulator", start, "Start an emulator", messages.Started, refusals=(429,)),
+            self._own(
+                *("GET", "/start_emulator", start, "Start an emulator", messages.Started),
+                refusals=(429,),
+                safe=False,
+            ),
             self._own(
                 *("POST", "/start_emulator", start, "Start an emulator", messages.Started),
                 body=messages.StartRequest,
@@ -124,6 +128,7 @@ class EmulatorRoutes:
         *,
         body: type[BaseModel] | None = None,
         refusals: Sequence[int] = (),
+        safe: bool = True,
     ) -> Operation:
         """Returns an operation for whoever sends a token. Each reads the body, where the token may be."""
         return Operation(
@@ -133,6 +138,7 @@ class EmulatorRoutes:
             query=messages.TokenQuery,
             refusals=(400, 408, 413, *refusals),
             problem=messages.EmulatorProblem,
+            safe=safe,
         )
 
     # The handlers

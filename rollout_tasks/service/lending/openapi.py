@@ -43,6 +43,8 @@ class Operation:
     needs_token: bool = True
     problem: type[BaseModel] = Problem
     """What a refusal looks like."""
+    safe: bool = True
+    """Of a GET: whether it changes nothing, so that HEAD is served, too."""
     described: bool = True
     """Whether the document has it."""
 
@@ -65,7 +67,11 @@ def routes(operations: Sequence[Operation]) -> list[Route]:
     paths: dict[str, dict[str, Handler]] = {}
     for one in operations:
         paths.setdefault(one.path, {})[one.method] = one.handler
-    return [Route(path, _by_method(handlers), methods=[*handlers]) for path, handlers in paths.items()]
+    served = {path: Route(path, _by_method(handlers), methods=[*handlers]) for path, handlers in paths.items()}
+    for one in operations:
+        if not one.safe:
+            (served[one.path].methods or set()).discard("HEAD")  # which Starlette adds to each GET
+    return [*served.values()]
 
 
 def _by_method(handlers: Mapping[str, Handler]) -> Handler:

@@ -61,6 +61,13 @@ def test_an_emulator_is_started_by_get_and_stopped_by_delete(alice: httpx.Client
     assert alice.delete(f"/emulators/{emulator_id}").status_code == 404
 
 
+def test_asking_for_the_head_of_a_reply_starts_no_emulator(alice: httpx.Client) -> None:
+    refused = alice.head("/start_emulator")
+    assert (refused.status_code, refused.headers["allow"]) == (405, "GET, POST")
+    assert alice.get("/emulators").json() == []
+    assert alice.head("/health").status_code == 200
+
+
 def test_the_token_comes_in_three_ways(service: DesktopService, alice: httpx.Client, token: str) -> None:
     with service.client("") as plain:
         in_body = plain.post("/start_emulator", json={"token": token})
