@@ -63,7 +63,7 @@ def test_an_emulator_is_started_by_get_and_stopped_by_delete(alice: httpx.Client
 
 def test_asking_for_the_head_of_a_reply_starts_no_emulator(alice: httpx.Client) -> None:
     refused = alice.head("/start_emulator")
-    assert (refused.status_code, refused.headers["allow"]) == (405, "GET, POST")
+    assert (refused.status_code, sorted(refused.headers["allow"].split(", "))) == (405, ["GET", "POST"])
     assert alice.get("/emulators").json() == []
     assert alice.head("/health").status_code == 200
 
