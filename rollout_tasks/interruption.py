@@ -7,7 +7,6 @@ its own alarm. A part of an attempt with a shorter deadline uses `time_limit`.
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
@@ -18,7 +17,9 @@ from types import FrameType
 from rollout_tasks.errors import EpisodeInterrupted, FailureClass
 
 _RING_AGAIN_SECONDS = 2.0
-"""An interruption that a library swallowed is raised again after this."""
+"""An interruption that a library swallowed, or that came just before a wait began, is raised again after this."""
+_AT_ONCE_SECONDS = 1e-6
+"""The shortest alarm: 0 would be none."""
 
 _CLOCK_SECONDS = 0.01
 """How much too early the alarm may ring."""
@@ -49,13 +50,15 @@ class Interruption:
         return self._reason is not None
 
     def request(self, failure_class: FailureClass, message: str) -> None:
-        """Asks the attempt to stop; interrupts the scope if one is active. The first reason stays."""
+        """Asks the attempt to stop; interrupts the scope if one is active, and again until it ends. The first reason stays."""
         if not self._heeds_requests:
             return
         if self._reason is None:
             self._reason = (failure_class, message)
         if self._armed:
-            os.kill(os.getpid(), signal.SIGALRM)
+            # One signal could be lost: one that comes just before a call begins to wait does not end its wait. If the scope ends
+            # meanwhile, what still rings is ignored, and the next scope sets the alarm anew.
+            signal.setitimer(signal.ITIMER_REAL, _AT_ONCE_SECONDS, _RING_AGAIN_SECONDS)
 
     def raise_if_requested(self) -> None:
         """Raises the requested interruption, if any.

@@ -39,6 +39,18 @@ def test_a_request_from_another_thread_breaks_in_with_its_own_reason() -> None:
     assert raised.value.failure_class is FailureClass.CANCELLED
 
 
+def test_a_request_that_came_just_before_a_wait_rings_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handler that runs before the wait begins does not end it, whatever it does."""
+    monkeypatch.setattr("rollout_tasks.interruption._RING_AGAIN_SECONDS", 0.05)
+    interruption = Interruption()
+    with pytest.raises(EpisodeInterrupted, match="gone"), scope_of(interruption, LONG):
+        with contextlib.suppress(EpisodeInterrupted):
+            interruption.request(FailureClass.LEASE_LOST, "gone")
+            time.sleep(LONG)
+        threading.Event().wait(3)
+        raise AssertionError("it did not ring again")
+
+
 def test_a_request_made_before_the_scope_is_not_forgotten() -> None:
     interruption = Interruption()
     interruption.request(FailureClass.LEASE_LOST, "gone")
