@@ -9,11 +9,23 @@ from contextvars import ContextVar
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _gone: ContextVar[asyncio.Event] = ContextVar("gone")
+_STEPS = 8
+"""Turns of the event loop in which the end of a connection becomes known here; it takes three."""
 
 
 def client_gone() -> asyncio.Event | None:
     """Returns an event that is set once the client of the request that is being answered has gone; None outside a request."""
     return _gone.get(None)
+
+
+async def has_gone() -> bool:
+    """Returns whether the client has gone, also if that has come just now and nobody has read it yet: right before an answer."""
+    gone = client_gone()
+    for _ in range(_STEPS):
+        if gone is None or gone.is_set():
+            break
+        await asyncio.sleep(0)
+    return gone is not None and gone.is_set()
 
 
 class ClientPresence:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from rollout_tasks.environments import base
 from rollout_tasks.errors import FailureClass
-from rollout_tasks.http_services.client_presence import client_gone
+from rollout_tasks.http_services.client_presence import client_gone, has_gone
 from rollout_tasks.http_services.token_holders import TokenHolder
 from rollout_tasks.service import session_results
 from rollout_tasks.service.lending import messages
@@ -86,8 +86,7 @@ class LeaseCalls:
         try:
             await self.settle(lent, None)
         finally:
-            gone = client_gone()
-            if not lent.session.ready or (gone is not None and gone.is_set()):
+            if not lent.session.ready or await has_gone():
                 lent.session.stop("its client went away")
         raise_if_not_set_up(lent)
         return lent

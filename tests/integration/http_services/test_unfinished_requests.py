@@ -16,6 +16,8 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from rollout_tasks.cli.http_server import running_server
+from rollout_tasks.http_services.client_presence import ClientPresence, has_gone
+from tests.virtual_machines import wait_until
 
 MOST = 12
 
@@ -26,6 +28,17 @@ async def answer(request: Request) -> Response:
     return Response(b"answered")
 
 
+async def answer_late(request: Request) -> Response:
+    """Answers after what comes meanwhile has come, but was not read: as where the program was busy."""
+    del request
+    time.sleep(0.5)
+    went.append(await has_gone())
+    return Response(b"answered")
+
+
+went: list[bool] = []
+
+
 async def serve_socket(websocket: WebSocket) -> None:
     await websocket.accept()
     await websocket.receive()
@@ -34,10 +47,15 @@ async def serve_socket(websocket: WebSocket) -> None:
 @pytest.fixture
 def port() -> Iterator[int]:
     application = Starlette(
-        routes=[Route("/", answer, methods=["GET", "POST", "PUT"]), WebSocketRoute("/ws", serve_socket)]
+        routes=[
+            Route("/", answer, methods=["GET", "POST", "PUT"]),
+            Route("/late", answer_late),
+            WebSocketRoute("/ws", serve_socket),
+        ]
     )
     listener = socket.create_server(("127.0.0.1", 0))
-    with running_server(application, listener, most_connections=MOST):
+    went.clear()
+    with running_server(ClientPresence(application), listener, most_connections=MOST):
         yield listener.getsockname()[1]
 
 
@@ -103,3 +121,12 @@ def test_there_is_a_most_of_connections_with_those_of_sockets(port: int) -> None
         assert answers(port) == 503
         opened.pop_all().close()
     assert answers(port) == 200
+
+
+@pytest.mark.parametrize("goes", [True, False])
+def test_a_client_that_went_just_before_its_answer_is_known_to_have_gone(port: int, goes: bool) -> None:
+    with sent(port, b"GET /late HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") as connection:
+        time.sleep(0.2)
+        if not goes:
+            assert read_all(connection).endswith(b"answered")
+    wait_until(lambda: went == [goes], seconds=10)
