@@ -122,7 +122,7 @@ def list_tokens(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
 
 @tokens.command("revoke", context_settings=program.any_spelling())
 def revoke(name: Name, redis_url: RedisUrl = None) -> None:
-    """Make a token worthless; the leases of its holder end once their TTL has passed."""
+    """Make a token worthless; the leases of its holder end within a few seconds."""
     _store(redis_url).revoke(name)
     typer.echo(f"the token of {name} is revoked")
 
@@ -196,7 +196,9 @@ def _serve(
         places = WaitingPlaces(config.vm.pool) if config.vm.use_pool else None
         if places is not None:
             ends.callback(places.close)
-        calls = LeaseCalls(LeaseBook(sessions), places, ttl)
+        book = LeaseBook(sessions)
+        holders.when_read = book.end_others
+        calls = LeaseCalls(book, places, ttl)
         ends.callback(calls.close)
         application = served(calls, holders, places)
         most = most_connections(sessions.most)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import redis
@@ -13,6 +14,8 @@ from rollout_tasks.http_services.tokens import ServiceTokens
 
 logger = logging.getLogger(__name__)
 
+_OPERATOR = "operator:"
+_DIGEST_CHARACTERS = 16
 READ_SECONDS = 1.0
 """How often the tokens are read anew: for so long a revoked one still works."""
 
@@ -26,11 +29,23 @@ class TokenHolder:
     """The most leases at a time; None for an operator, who has no quota."""
     operator: bool = False
     """Whether the holder sees and ends everybody's leases, and sets quotas."""
+    digest: str = ""
+    """The token's, if it is one of Redis."""
 
     @property
     def owner(self) -> str:
-        """What leases are marked with. An operator and a user may have the same name."""
-        return f"operator:{self.name}" if self.operator else self.name
+        """What leases are marked with. An operator and a user may have the same name, and so may two users, one after the other."""
+        return f"{_OPERATOR}{self.name}" if self.operator else f"{self.name}#{self.digest[:_DIGEST_CHARACTERS]}"
+
+
+def name_in(owner: str) -> str:
+    """Returns the name of an owner, for those who may see it."""
+    return owner.partition("#")[0]
+
+
+def is_operator(owner: str) -> bool:
+    """Whether an owner is an operator."""
+    return owner.startswith(_OPERATOR)
 
 
 class TokenHolders:
@@ -46,6 +61,9 @@ class TokenHolders:
         self._operators = operators
         self._store = store
         self._users: dict[str, StoredToken] = {}
+        self._reading = threading.Lock()
+        self.when_read: Callable[[Collection[str]], object] | None = None
+        """Told the owners of all users' tokens whenever they were read; operators are not among them."""
         self._stop = threading.Event()
 
     def start(self) -> None:
@@ -67,18 +85,21 @@ class TokenHolders:
         Raises:
             redis.RedisError: Redis does not answer.
         """
-        self._users = {one.digest: one for one in self._store.all()}
+        with self._reading:
+            self._users = {one.digest: one for one in self._store.all()}
+            if self.when_read is not None:
+                self.when_read({one.owner for one in self.users()})
 
     def holder(self, token: bytes) -> TokenHolder | None:
         """Returns who a token belongs to; None if it is nobody's. The digest is looked up, so timing tells nothing of a token."""
         if self._operators is not None and (name := self._operators.name_of(token)):
             return TokenHolder(name, None, operator=True)
         stored = self._users.get(digest_of(token))
-        return None if stored is None else TokenHolder(stored.name, stored.quota)
+        return None if stored is None else _user(stored)
 
     def users(self) -> list[TokenHolder]:
         """Returns the users, by name."""
-        return sorted((TokenHolder(one.name, one.quota) for one in self._users.values()), key=lambda one: one.name)
+        return sorted(map(_user, self._users.values()), key=lambda one: one.name)
 
     def set_quota(self, name: str, quota: int) -> None:
         """Changes the quota of a user.
@@ -100,3 +121,7 @@ class TokenHolders:
                 if not failing:
                     logger.warning("the tokens cannot be read; those read last go on: %s", error)
                 failing = True
+
+
+def _user(stored: StoredToken) -> TokenHolder:
+    return TokenHolder(stored.name, stored.quota, digest=stored.digest)

@@ -21,7 +21,7 @@ from starlette.responses import Response
 
 from rollout_tasks.errors import UserError
 from rollout_tasks.http_services.token_guard import tokens_of
-from rollout_tasks.http_services.token_holders import TokenHolder, TokenHolders
+from rollout_tasks.http_services.token_holders import TokenHolder, TokenHolders, name_in
 from rollout_tasks.service.lending import emulator_messages as messages
 from rollout_tasks.service.lending.http_requests import (
     Handler,
@@ -284,7 +284,7 @@ class EmulatorRoutes:
         began = lent.session.began
         return messages.Emulator(
             emulator_id=lent.id,
-            token=asker.token if lent.owner == asker.holder.owner else lent.owner,
+            token=asker.token if lent.owner == asker.holder.owner else name_in(lent.owner),
             start_time=began,
             duration_minutes=int((time.time() - began) / 60),
             container_id=lent.session.vm_id,

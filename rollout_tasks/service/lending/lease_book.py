@@ -9,14 +9,14 @@ import re
 import secrets
 import stat
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchmark.items import Item
 from benchmark.whole_file import write_whole
-from rollout_tasks.http_services.token_holders import TokenHolder
+from rollout_tasks.http_services.token_holders import TokenHolder, is_operator
 from rollout_tasks.service.desktop_sessions import DesktopSessions
 from rollout_tasks.service.lending.refusal import Refusal, refusing
 from rollout_tasks.service.played_session import PlayedSession
@@ -127,6 +127,12 @@ class LeaseBook:
         if lent is None and self._was_ours(holder, lease_id) is not None:
             raise Refusal(410, self._over(lease_id))
         raise Refusal(404, "there is no such lease")
+
+    def end_others(self, owners: Collection[str]) -> None:
+        """Ends the leases of users who are not among these: their tokens were revoked."""
+        for one in self.going_on():
+            if one.owner not in owners and not is_operator(one.owner):
+                one.session.stop("its client's token was revoked")
 
     def most_of(self, holder: TokenHolder) -> int:
         """Returns how many leases a holder may have at a time."""

@@ -10,8 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.integration.service.desktop_service import OPERATOR, PORTS, DesktopService, acquired
+from tests.integration.service.desktop_service import OPERATOR, PORTS, DesktopService, acquired, all_free
 from tests.virtual_machines import wait_until
+from vm_pool.pool import VMPool
 
 EXPECTED_PORTS = {"vnc_port": 8006, "chromium_port": 9222, "vlc_port": 8080, "server_port": 5001}
 UNKNOWN = "0f0e7d1c-0000-4000-8000-000000000000"
@@ -149,6 +150,23 @@ def test_only_operators_see_others_and_set_limits(service: DesktopService, alice
             assert boss.post("/set_token_limit", json=body).status_code == code
         assert boss.delete(f"/emulators/{emulator_id}").json()["code"] == 0
     service.tokens.revoke("dave")
+
+
+def test_the_leases_of_a_revoked_token_end_and_are_not_those_of_the_next(
+    service: DesktopService, lent_pool: VMPool
+) -> None:
+    with service.client(service.token("erin", 1)) as erin:
+        old = erin.post("/start_emulator").json()["data"]["emulator_id"]
+    service.tokens.revoke("erin")
+    fresh = service.token("erin", 1)
+    with service.client(fresh) as erin:
+        assert erin.get("/emulators").json() == []
+        assert erin.get(f"/leases/{old}").status_code == 404
+        wait_until(lambda: all_free(lent_pool), seconds=20)
+        erin.delete(f"/emulators/{started(erin, fresh)}")
+    with service.client() as boss:
+        assert boss.get(f"/leases/{old}").json()["end"]["error"] == "its client's token was revoked"
+    service.tokens.revoke("erin")
 
 
 def test_a_start_whose_client_goes_away_takes_no_desktop(

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from rollout_tasks.cli.desktops import application
 from rollout_tasks.errors import UserError
 from rollout_tasks.http_services.token_holders import TokenHolder, TokenHolders
-from rollout_tasks.http_services.token_store import KEY, TokenStore
+from rollout_tasks.http_services.token_store import KEY, TokenStore, digest_of
 from rollout_tasks.http_services.tokens import ServiceTokens
 from rollout_tasks.redis_client import connect
 
@@ -54,11 +54,11 @@ def test_holders_are_operators_and_users(redis_url: str) -> None:
         token = store.make("carol", 3).encode()
         assert holders.holder(token) is None
         holders.read()
-        assert holders.holder(token) == TokenHolder("carol", 3)
+        assert holders.holder(token) == TokenHolder("carol", 3, digest=digest_of(token))
         assert holders.holder(b"0123456789abcdef") == TokenHolder("carol", None, operator=True)
         assert holders.holder(token).owner != holders.holder(b"0123456789abcdef").owner  # type: ignore[union-attr]
         holders.set_quota("carol", 1)
-        assert holders.users() == [TokenHolder("carol", 1)]
+        assert holders.users() == [TokenHolder("carol", 1, digest=digest_of(token))]
         client.hset(KEY, "broken", "{")
         store.revoke("carol")
         holders.read()
