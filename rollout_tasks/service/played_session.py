@@ -64,6 +64,8 @@ class PlayedSession:
         self.over: str | None = None
         self.end: SessionEnd | None = None
         """None while it goes on."""
+        self.closed = False
+        """Whether its client may no longer reach the VM: it is evaluated, ends, or was asked to. Known before others get the VM."""
         self.calls = 0
         """Calls that wait for the process."""
         limits = order.config.limits
@@ -147,6 +149,7 @@ class PlayedSession:
             if self.end is None:
                 if not self.ready:
                     raise SessionRefused("the item is not set up yet")
+                self.closed = True
                 self._send({"call": "evaluate"})
             self._wait(lambda: False)
         assert self.end is not None  # noqa: S101 - it has been waited for
@@ -157,6 +160,7 @@ class PlayedSession:
         with self._changed:
             if self.end is not None or self._stopped:
                 return
+            self.closed = True
             self._stopped, self.stopped_at = why, time.monotonic()
         self._send({"call": "stop", "why": why})
 
@@ -241,6 +245,7 @@ class PlayedSession:
             pass
         except BadMessage as error:
             logger.error("session %s: its process broke off: %s", self.id, error)
+        self.closed = True
         if end is None:
             self._process.kill()
             died = "the process that played the session ended by itself"
@@ -266,6 +271,8 @@ class PlayedSession:
                 self.ports = message["ports"]
                 given = message.get("endpoint")
                 self.endpoint = None if given is None else Endpoint(**given)
+            elif event == "closing":
+                self.closed = True
             elif event == "ready":
                 self.tools, self.instructions, self.observation = message["tools"], message["instructions"], observation
             else:

@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import asdict
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -170,7 +170,8 @@ class SessionProcess:
         trajectory = TrajectoryWriter(order.folder, enabled=order.config.save_results)
         trajectory.start(self._header(vm, downloads))
         try:
-            with closing(self, opened):
+            with closing(self, opened), ExitStack() as playing:
+                playing.callback(self._tell, {"event": "closing"})  # nobody reaches the VM while it is given back
                 context = EnvironmentContext(order.config, order.folder, vm, index=order.index)
                 with limited(self.interruption, "setup", seconds):
                     world = made(environment_class, context)

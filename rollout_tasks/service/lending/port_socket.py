@@ -7,8 +7,10 @@ with the lease.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import struct
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from socket import SO_LINGER, SOL_SOCKET
 from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
@@ -59,13 +61,15 @@ class PortSocket:
         reader, writer = await self._connected(lent, socket.path_params["port"])
         try:
             await socket.accept()
-            await _carried(socket, reader, writer, self._ended(lent, socket))
+            await _carried(socket, reader, writer, self._ended(lent, socket), lambda: lent.session.closed)
         finally:
+            if lent.session.closed:
+                _drop(writer)
             writer.close()
 
     async def _ended(self, lent: LentDesktop, socket: WebSocket) -> None:
         """Returns when the lease ends, after which the desktop is somebody else's, or the token is revoked."""
-        while lent.session.end is None and lent.session.stopped_at is None:
+        while not lent.session.closed:
             try:
                 holder_of(socket, self._holders)
             except Refusal:
@@ -76,7 +80,7 @@ class PortSocket:
         endpoint, purpose = lent.session.endpoint, PURPOSES.get(name, "")
         if endpoint is None or purpose not in endpoint.ports or not lent.emulator:
             raise Refusal(404, "there is no such port")
-        if lent.session.end is not None or lent.session.stopped_at is not None:
+        if lent.session.closed:
             raise Refusal(410, "the lease is over")
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
@@ -107,10 +111,24 @@ async def _through_gate(endpoint: Endpoint, purpose: str) -> tuple[asyncio.Strea
     return reader, writer
 
 
+def _drop(writer: asyncio.StreamWriter) -> None:
+    """Ends a connection without what was not sent yet: the desktop is the next holder's."""
+    no_more = struct.pack("ii", 1, 0)
+    with suppress(OSError):
+        writer.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, no_more)
+    writer.transport.abort()
+
+
 async def _carried(
-    socket: WebSocket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ended: Coroutine[Any, Any, None]
+    socket: WebSocket,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    ended: Coroutine[Any, Any, None],
+    closed: Callable[[], bool],
 ) -> None:
-    ways = [asyncio.create_task(way) for way in (_to_desktop(socket, writer), _to_client(reader, socket), ended)]
+    """Passes bytes on until a side or `ended` ends; none once the desktop is closed to the client, which is asked before each."""
+    both = (_to_desktop(socket, writer, closed), _to_client(reader, socket, closed), ended)
+    ways = [asyncio.create_task(way) for way in both]
     try:
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -122,18 +140,20 @@ async def _carried(
                 await socket.close(_OVER)
 
 
-async def _to_desktop(socket: WebSocket, writer: asyncio.StreamWriter) -> None:
+async def _to_desktop(socket: WebSocket, writer: asyncio.StreamWriter, closed: Callable[[], bool]) -> None:
     while True:
         message = await socket.receive()
         if message["type"] == "websocket.disconnect":
             return
         if not (content := message.get("bytes")):
             return  # text: not what a port takes
+        if closed():
+            return
         writer.write(content)
         async with asyncio.timeout(_STALLED_SECONDS):
             await writer.drain()
 
 
-async def _to_client(reader: asyncio.StreamReader, socket: WebSocket) -> None:
-    while content := await reader.read(_PIECE):
+async def _to_client(reader: asyncio.StreamReader, socket: WebSocket, closed: Callable[[], bool]) -> None:
+    while (content := await reader.read(_PIECE)) and not closed():
         await socket.send_bytes(content)

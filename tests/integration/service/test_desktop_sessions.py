@@ -20,6 +20,7 @@ from benchmark.items import Item
 from rollout_tasks.config import parse_config
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.redis_client import connect
+from rollout_tasks.service import session_ends
 from rollout_tasks.service.desktop_sessions import DesktopSessions
 from rollout_tasks.service.session_results import SessionEnded, SessionRefused
 from tests.conftest import REPOSITORY
@@ -80,6 +81,31 @@ def opened(tmp_path: Path, pool: VMPool) -> Iterator[Opened]:
 
 def is_free(pool: VMPool, vm_id: str = "vm-1") -> bool:
     return {vm.vm_id: vm.state for vm in pool.status().vms}[vm_id] is VMState.FREE
+
+
+def test_a_client_reaches_no_vm_that_is_evaluated_or_given_back(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions = opened()
+    evaluated = sessions.acquire("one")
+    closed = []
+    send = evaluated._send
+    monkeypatch.setattr(evaluated, "_send", lambda message: closed.append(evaluated.closed) or send(message))  # type: ignore[func-returns-value]
+    assert not evaluated.closed
+    sessions.evaluate(evaluated.id, evaluated.fence or 0)
+    assert closed == [True]
+    killed = sessions.acquire("one")
+    give_back = session_ends.give_back
+    monkeypatch.setattr(
+        session_ends,
+        "give_back",
+        lambda session, pool: closed.append(session.closed) or give_back(session, pool),  # type: ignore[func-returns-value]
+    )
+    killed.kill()
+    assert killed.wait_until_ended(20)
+    assert closed == [True, True]
+    expired = opened(limits={"max_seconds": 1}).acquire("one")
+    wait_until(lambda: expired.closed, seconds=20)
 
 
 def test_an_item_is_played_to_its_score(opened: Opened, pool: VMPool, tmp_path: Path) -> None:
@@ -287,6 +313,7 @@ import sys, time
 from pathlib import Path
 from benchmark.items import Item
 from rollout_tasks.config import parse_config
+from rollout_tasks.service import session_ends
 from rollout_tasks.service.desktop_sessions import DesktopSessions
 
 if __name__ == "__main__":
