@@ -19,6 +19,7 @@ from rollout_tasks.cli.http_server import running_server, serve_until
 from rollout_tasks.cli.run_options import aliases, with_config_options
 from rollout_tasks.cli.runs import ConfigFile, ProviderOption, resolved_options
 from rollout_tasks.cli.served_vms import (
+    PARTS,
     Embedded,
     TrustTasks,
     allow_many_files,
@@ -43,8 +44,6 @@ application = typer.Typer(
 tokens = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 application.add_typer(tokens, name="token", help="Make, list and revoke the tokens of clients.")
 
-PARTS = ("data", "env_mode", "limits", "vm", "desktop", "num_rollouts", "priority", "save_results", "output_dir")
-"""The options of a run that mean something here: whoever leases desktops has the agent and the model."""
 FOLDER = "leases"
 """Below the output folder: a folder for each lease."""
 
@@ -203,10 +202,9 @@ def _serve(
         application = served(calls, holders, places)
         most = most_connections(sessions.most)
         server = ends.enter_context(running_server(application, listener, most_connections=most))
-        address, bound = listener.getsockname()[:2]
         logger.info(
-            "lending desktops at http://%s:%d, %d at a time, %d items; %d tokens; records: %s",
-            *(address, bound, sessions.most, len(items), len(holders.users()), folder),
+            "lending desktops at %s, %d at a time, %d items; %d tokens; records: %s",
+            *(listening.url_of(listener), sessions.most, len(items), len(holders.users()), folder),
         )
         serve_until(stop, server, services)
 

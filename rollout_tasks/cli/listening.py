@@ -40,3 +40,9 @@ def listener(host: str, port: int) -> socket.socket:
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else error
         raise UserError(f"--host {host}, --port {port}: cannot listen there: {why}") from error
+
+
+def url_of(listening: socket.socket) -> str:
+    """Returns the address of a socket that listens, as ``http://HOST:PORT``."""
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -17,6 +17,7 @@ from rollout_tasks.cli.http_server import running_server, serve_until
 from rollout_tasks.cli.run_options import aliases, with_config_options
 from rollout_tasks.cli.runs import ConfigFile, ProviderOption, resolved_options
 from rollout_tasks.cli.served_vms import (
+    PARTS,
     Embedded,
     TrustTasks,
     allow_many_files,
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 
-PARTS = ("data", "env_mode", "limits", "vm", "desktop", "num_rollouts", "priority", "save_results", "output_dir")
-"""The options of a run that mean something here: whoever asks for episodes has the agent and the model."""
 NOT_INSTALLED = "openenv is not installed here: uv pip install openenv"
 FOLDER = "sessions"
 """Below the output folder: a folder for each session."""
@@ -118,15 +117,8 @@ def _serve(
         application = served(sessions, tokens, session_timeout=forgotten)
         most = most_connections(sessions.most)
         server = ends.enter_context(running_server(application, listener, most_connections=most))
-        address, bound = listener.getsockname()[:2]
-        logger.info(
-            "serving %d items at http://%s:%d, %d at a time; records: %s",
-            len(items),
-            address,
-            bound,
-            sessions.most,
-            folder,
-        )
+        where = listening.url_of(listener)
+        logger.info("serving %d items at %s, %d at a time; records: %s", len(items), where, sessions.most, folder)
         serve_until(stop, server, services)
 
 

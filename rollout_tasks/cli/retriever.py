@@ -96,8 +96,7 @@ def _serve(index: Index, what: str, tokens: ServiceTokens | None, listener: Any,
 
     application = RetrieveService(index).application(tokens)
     with running_server(application, listener, most_connections=_MOST_CONNECTIONS) as server:
-        address, bound = listener.getsockname()[:2]
-        logger.info("serving %s at http://%s:%d/retrieve", what, f"[{address}]" if ":" in address else address, bound)
+        logger.info("serving %s at %s/retrieve", what, listening.url_of(listener))
         serve_until(stop, server)
 
 

@@ -27,6 +27,8 @@ TrustTasks = Annotated[
     typer.Option("--trust-tasks", help="Run desktop tasks' setup and evaluation in this program's own processes."),
 ]
 
+PARTS = ("data", "env_mode", "limits", "vm", "desktop", "num_rollouts", "priority", "save_results", "output_dir")
+"""The options of a run that mean something where desktops are served: whoever uses them has the agent and the model."""
 _CONNECTIONS = 512
 """Connections of clients that have no session, or several for one."""
 _CONNECTIONS_OF_SESSION = 96

@@ -155,16 +155,12 @@ class EmulatorRoutes:
         return await self._stopped(asker, request.path_params["emulator_id"])
 
     async def _stopped(self, asker: _Asker, emulator_id: str) -> Response:
-        lent = self._known(emulator_id)
-        if not (asker.holder.operator or lent.owner == asker.holder.owner):
-            raise Refusal(403, "Forbidden: token does not own this emulator")
+        lent = self._known(emulator_id, asker.holder)
         await self._calls.release(lent)
         return json_reply(200, messages.Said(message="Emulator stopped successfully", code=0))
 
     async def _one(self, request: Request, asker: _Asker) -> Response:
-        lent = self._known(request.path_params["emulator_id"])
-        if not (asker.holder.operator or lent.owner == asker.holder.owner):
-            raise Refusal(403, "Forbidden: token does not own this emulator")
+        lent = self._known(request.path_params["emulator_id"], asker.holder)
         shown = self._shown_emulator(lent, asker).model_dump(exclude={"start_time"})
         return json_reply(200, messages.EmulatorStatus(status="running", **shown))
 
@@ -273,10 +269,12 @@ class EmulatorRoutes:
         going_on = self._calls.book.going_on(None if everybody else wanted.owner)
         return [one for one in going_on if one.emulator and one.session.ready]
 
-    def _known(self, emulator_id: str) -> LentDesktop:
+    def _known(self, emulator_id: str, holder: TokenHolder) -> LentDesktop:
         for one in self._calls.book.going_on():
             if one.id == emulator_id and one.emulator and one.session.ready:
-                return one
+                if holder.operator or one.owner == holder.owner:
+                    return one
+                raise Refusal(403, "Forbidden: token does not own this emulator")
         raise Refusal(404, _NOT_FOUND)
 
     @staticmethod

@@ -26,6 +26,7 @@ OWNER_NAME = "lease.json"
 """Below a session's folder: whose it is, for a service that was started again."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
 _ID_CHARACTERS = 32
+_NO_LEASE = "there is no such lease"
 _MOST_OWNER_BYTES = 1 << 16
 _MOST_REMEMBERED = 500
 """Leases that have ended, fewer than the sessions remember; older ones are found on disk."""
@@ -126,7 +127,7 @@ class LeaseBook:
             return lent
         if lent is None and self._was_ours(holder, lease_id) is not None:
             raise Refusal(410, self._over(lease_id))
-        raise Refusal(404, "there is no such lease")
+        raise Refusal(404, _NO_LEASE)
 
     def end_others(self, owners: Collection[str]) -> None:
         """Ends the leases of users who are not among these: their tokens were revoked."""
@@ -160,7 +161,7 @@ class LeaseBook:
             return lent.session.order.folder
         if lent is None and (folder := self._was_ours(holder, lease_id)) is not None:
             return folder
-        raise Refusal(404, "there is no such lease")
+        raise Refusal(404, _NO_LEASE)
 
     def _check_quota(self, holder: TokenHolder) -> None:
         held = sum(owner == holder.owner for owner in self._beginning.values())
