@@ -15,7 +15,8 @@ from rollout_tasks.environments.web import page_reader, passages
 from rollout_tasks.environments.web.download import page_url
 from rollout_tasks.environments.web.pages import Page, Pages
 from rollout_tasks.environments.web.politeness import check_domain
-from rollout_tasks.environments.web.recording import RecordDamagedError, Recording
+from rollout_tasks.environments.web.record_files import RecordDamagedError
+from rollout_tasks.environments.web.recording import Recording
 from rollout_tasks.environments.web.refusal import Refused
 from rollout_tasks.environments.web.search import SearchService, SearchUnavailableError
 from rollout_tasks.environments.web.summary import seen_toward

@@ -12,7 +12,8 @@ from benchmark.deadline import Deadline
 from rollout_tasks.environments.web.download import download, page_url
 from rollout_tasks.environments.web.page_reader import read_page, wait_until_imported
 from rollout_tasks.environments.web.politeness import Politeness, check_domain, seconds_left
-from rollout_tasks.environments.web.recording import RecordDamagedError, Recording
+from rollout_tasks.environments.web.record_files import RecordDamagedError
+from rollout_tasks.environments.web.recording import Recording
 from rollout_tasks.environments.web.refusal import Refused, RefusedForNow
 from rollout_tasks.web_config import WebConfig
 

@@ -6,7 +6,8 @@ import hashlib
 
 from rollout_tasks.environments.base import TextModel, TextTooLong
 from rollout_tasks.environments.web.pages import Page
-from rollout_tasks.environments.web.recording import RecordDamagedError, Recording
+from rollout_tasks.environments.web.record_files import RecordDamagedError
+from rollout_tasks.environments.web.recording import Recording
 from rollout_tasks.page_summary import SUMMARY_SYSTEM, summary_question
 from rollout_tasks.unicode_text import printable, storable
 

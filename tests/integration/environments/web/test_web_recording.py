@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,8 @@ import pytest
 from benchmark.items import Item
 from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.web.environment import WebEnvironment
-from rollout_tasks.environments.web.recording import RecordDamagedError, Recording
+from rollout_tasks.environments.web.record_files import RecordDamagedError
+from rollout_tasks.environments.web.recording import Recording
 from rollout_tasks.errors import UserError
 from tests.hostile.random_replies.answers import Answer
 from tests.integration.environments.web.conftest import HostileSite, Opened, StandInSearch, Web
@@ -98,8 +100,24 @@ def _recorded(folder: Path) -> tuple[Path, Path]:
 
 
 def _to_a_link(path: Path) -> None:
-    path.rename(path.with_suffix(".moved"))
-    path.symlink_to(path.with_suffix(".moved"))
+    moved = path.with_name(f"{path.name}.moved")
+    path.rename(moved)
+    path.symlink_to(moved)
+
+
+def _to_a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def _to_a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _to_a_file(path: Path) -> None:
+    shutil.rmtree(path)
+    path.write_text("")
 
 
 DAMAGES: dict[str, Callable[[Path, Path], object]] = {
@@ -114,6 +132,17 @@ DAMAGES: dict[str, Callable[[Path, Path], object]] = {
     "path for a hash": lambda entry, _content: entry.write_text(
         json.dumps({**json.loads(entry.read_text()), "sha256": "../../../etc/passwd"})
     ),
+    "entry is a link": lambda entry, _content: _to_a_link(entry),
+    "entry is a folder": lambda entry, _content: _to_a_folder(entry),
+    "entry is a pipe": lambda entry, _content: _to_a_pipe(entry),
+    "content is a link": lambda _entry, content: _to_a_link(content),
+    "content is a folder": lambda _entry, content: _to_a_folder(content),
+    "folder of the entry is a link": lambda entry, _content: _to_a_link(entry.parent),
+    "folder of the kind is a link": lambda entry, _content: _to_a_link(entry.parents[1]),
+    "folder of entries is a link": lambda entry, _content: _to_a_link(entry.parents[2]),
+    "folder of entries is a file": lambda entry, _content: _to_a_file(entry.parents[2]),
+    "folder of the content is a link": lambda _entry, content: _to_a_link(content.parent),
+    "folder of objects is a link": lambda _entry, content: _to_a_link(content.parents[1]),
 }
 
 
@@ -126,12 +155,24 @@ def test_a_damaged_record_is_an_error_that_names_the_file(damage: str, tmp_path:
         Recording("replay", tmp_path).answer("page", {"url": "a"}, lambda: "new")
 
 
-@pytest.mark.parametrize("which", [0, 1])
-def test_links_in_a_record_are_not_followed(which: int, tmp_path: Path) -> None:
-    _to_a_link(_recorded(tmp_path)[which])
+@pytest.mark.parametrize("linked", ["entries", "entries/page", "objects"])
+def test_nothing_is_recorded_behind_a_link(linked: str, tmp_path: Path) -> None:
+    record, outside = tmp_path / "record", tmp_path / "outside"
+    outside.mkdir()
+    (record / linked).parent.mkdir(parents=True)
+    (record / linked).symlink_to(outside)
 
-    with pytest.raises(OSError, match="symbolic links"):
-        Recording("replay", tmp_path).answer("page", {"url": "a"}, lambda: "new")
+    with pytest.raises(RecordDamagedError, match=str(record)):
+        Recording("record", record).answer("page", {"url": "a"}, lambda: "said")
+
+    assert list(outside.iterdir()) == []
+
+
+def test_a_records_folder_may_itself_be_a_link(tmp_path: Path) -> None:
+    _recorded(tmp_path / "record")
+    (tmp_path / "link").symlink_to(tmp_path / "record")
+
+    assert Recording("replay", tmp_path / "link").answer("page", {"url": "a"}, lambda: "new")["text"] == "said"
 
 
 def test_a_replay_needs_its_folder(tmp_path: Path) -> None:
