@@ -26,6 +26,16 @@ def one_line(text: str) -> str:
     return printable(" ".join(text.split()))
 
 
+def printable_line(text: str, longest: int) -> str:
+    """Returns a text of a record storable, printable, on one line and cut; one that was recorded so stays as it is.
+
+    Args:
+        text: The text.
+        longest: The most characters of it that are kept.
+    """
+    return (text if text.isprintable() else one_line(storable(text)))[:longest]
+
+
 def storable_json(value: Any, deepest: int) -> Any:
     """Returns JSON values with all their text made storable.
 

@@ -18,7 +18,12 @@ from rollout_tasks.environments.web.politeness import check_domain
 from rollout_tasks.environments.web.record_files import RecordDamagedError
 from rollout_tasks.environments.web.recording import Recording
 from rollout_tasks.environments.web.refusal import Refused
-from rollout_tasks.environments.web.search import SearchService, SearchUnavailableError
+from rollout_tasks.environments.web.search import (
+    Result,
+    SearchService,
+    SearchUnavailableError,
+    recorded_result,
+)
 from rollout_tasks.environments.web.summary import seen_toward
 from rollout_tasks.environments.web.tools import INSTRUCTIONS, TOOLS
 from rollout_tasks.errors import UserError
@@ -110,8 +115,9 @@ class WebEnvironment(Environment):
         question = {"service": self._config.search, "query": query}
         answer = self._recording.answer("search", question, lambda: self._results(query))
         lines = [f"Results for {query!r}:"]
-        for title, url, snippet in self._allowed(_results_in(answer)):
-            lines.append(f"{len(lines)}. {title or url}\n   {url}" + (f"\n   {snippet}" if snippet else ""))
+        for one in self._allowed(_results_in(answer)):
+            excerpt = f"\n   {one.snippet}" if one.snippet else ""
+            lines.append(f"{len(lines)}. {one.title or one.url}\n   {one.url}{excerpt}")
             if len(lines) > self._config.results:
                 break
         return "\n".join(lines) if len(lines) > 1 else f"No results for {query!r}."
@@ -125,11 +131,11 @@ class WebEnvironment(Environment):
         except Refused as refused:
             return {"refused": str(refused)}
 
-    def _allowed(self, results: Iterable[tuple[str, str, str]]) -> Iterable[tuple[str, str, str]]:
+    def _allowed(self, results: Iterable[Result]) -> Iterable[Result]:
         """Yields the results that may be visited."""
         for result in results:
             try:
-                check_domain(page_url(result[1]).host, self._config.exclude)
+                check_domain(page_url(result.url).host, self._config.exclude)
             except Refused:
                 continue
             yield result
@@ -163,12 +169,12 @@ def _end_of(page: Page, end: int) -> str:
     return ", its end" if end == len(page.text) else ""
 
 
-def _results_in(answer: Any) -> list[tuple[str, str, str]]:
+def _results_in(answer: Any) -> list[Result]:
     match answer:
         case {"refused": str(clause)}:
             raise Refused(clause)
         case {"results": list(rows)} if all(_is_result(row) for row in rows):
-            return [(title, url, snippet) for title, url, snippet in rows]
+            return [recorded_result(*row) for row in rows]
     raise RecordDamagedError("the record of a search is not one")
 
 

@@ -98,8 +98,8 @@ def read_page(body: bytes, media_type: str, charset: str, url: str, seconds: flo
     match _called("page", body, seconds, media_type=media_type, charset=charset, url=url):
         case {"title": str(title), "text": str(text)} if text:
             return PageText(
-                " ".join(_clean(title).split())[:LONGEST_TITLE],
-                _clean(text)[:LONGEST_TEXT],
+                " ".join(cleaned(title).split())[:LONGEST_TITLE],
+                cleaned(text),
             )
     raise Refused(_TOO_MUCH)
 
@@ -155,5 +155,6 @@ def _nowhere(name: str) -> socket.socket:
     raise ConnectionRefusedError(name)
 
 
-def _clean(text: str) -> str:
-    return printable(storable(text))
+def cleaned(text: str) -> str:
+    """Returns a page's text as it may be kept and shown; of a text that was cleaned, the same."""
+    return printable(storable(text))[:LONGEST_TEXT]

@@ -10,11 +10,12 @@ import httpx
 
 from benchmark.deadline import Deadline
 from rollout_tasks.environments.web.download import download, page_url
-from rollout_tasks.environments.web.page_reader import read_page, wait_until_imported
+from rollout_tasks.environments.web.page_reader import LONGEST_TITLE, cleaned, read_page, wait_until_imported
 from rollout_tasks.environments.web.politeness import Politeness, check_domain, seconds_left
 from rollout_tasks.environments.web.record_files import RecordDamagedError
 from rollout_tasks.environments.web.recording import Recording
 from rollout_tasks.environments.web.refusal import Refused, RefusedForNow
+from rollout_tasks.unicode_text import printable_line
 from rollout_tasks.web_config import WebConfig
 
 _PAGES_KEPT = 20
@@ -70,7 +71,8 @@ class Pages:
                 raise Refused(clause)
             case {"url": str(url), "title": str(title), "text": str(text)}:
                 check_domain(page_url(url).host, self._config.exclude)
-                return Page(url, title, text)
+                shown = str(httpx.URL(url).copy_with(userinfo=b""))
+                return Page(shown, printable_line(title, LONGEST_TITLE), cleaned(text))
         raise RecordDamagedError("the record of a page is not one")
 
     def _fetched(self, url: httpx.URL) -> dict[str, str]:

@@ -19,7 +19,7 @@ from benchmark.deadline import Deadline, TooSlowError, keep_deadlines
 from benchmark.http_client import plain_key
 from rollout_tasks.environments.web.refusal import Refused
 from rollout_tasks.settings import settings
-from rollout_tasks.unicode_text import one_line, storable
+from rollout_tasks.unicode_text import one_line, printable_line, storable
 from vm_pool.egress.http_transport import PublicTransport, opened
 
 MOST_RESULTS = 10
@@ -246,9 +246,17 @@ class _PassingError(Exception):
         self.retry_after = seconds
 
 
+def recorded_result(title: str, url: str, snippet: str) -> Result:
+    """Returns a result of a record as it may be shown; one that was cleaned stays as it is."""
+    return Result(
+        printable_line(title, _LONGEST_TITLE),
+        printable_line(url, _LONGEST_URL),
+        printable_line(snippet, _LONGEST_SNIPPET),
+    )
+
+
 def _clean(result: Result) -> Result:
-    title, url, snippet = (one_line(storable(text)) for text in (result.title, result.url, result.snippet))
-    return Result(title[:_LONGEST_TITLE], url[:_LONGEST_URL], snippet[:_LONGEST_SNIPPET])
+    return recorded_result(*(one_line(storable(text)) for text in (result.title, result.url, result.snippet)))
 
 
 def _place(url: httpx.URL) -> str:

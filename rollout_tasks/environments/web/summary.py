@@ -44,6 +44,7 @@ def seen_toward(goal: str, page: Page, model: TextModel | None, recording: Recor
     said = recording.answer("summary", asked, lambda: _summary(goal, beginning, model), asks_in_replay=True)
     if not isinstance(said, str):
         raise RecordDamagedError("the record of a summary is not one")
+    said = printable(storable(said))[:LONGEST_SUMMARY]
     if not said:
         return f"The model wrote no summary. The page begins:\n{beginning[:_SHOWN_WITHOUT]}"
     return f"{said}{cut}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ from benchmark.items import Item
 from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.web.environment import WebEnvironment
 from rollout_tasks.environments.web.record_files import RecordDamagedError
-from rollout_tasks.environments.web.recording import Recording
+from rollout_tasks.environments.web.recording import Kind, Recording
 from rollout_tasks.errors import UserError
 from tests.hostile.random_replies.answers import Answer
 from tests.integration.environments.web.conftest import HostileSite, Opened, StandInSearch, Web
@@ -180,3 +181,72 @@ def test_a_replay_needs_its_folder(tmp_path: Path) -> None:
 
     with pytest.raises(UserError, match="--web-cache-dir: there is no folder "):
         WebEnvironment.check_item(config, Item(id="1", question="?"))
+
+
+ODD = "a\ud800b\x1b[2J\u202e\0"
+SHOWN = "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}[2J" + 2 * "\N{REPLACEMENT CHARACTER}"
+
+
+def _replayed(web: Opened, folder: Path, kind: Kind, question: dict[str, str], answer: object) -> Web:
+    """A replay of a record that a stranger made: with one answer, written as no honest one is."""
+    Recording("record", folder).answer(kind, question, lambda: "honest")
+    [entry] = folder.glob(f"entries/{kind}/*/*")
+    content = json.dumps(answer)
+    digest = hashlib.sha256(content.encode()).hexdigest()
+    entry.write_text(json.dumps({"kind": kind, "question": question, "sha256": digest}))
+    place = folder / "objects" / digest[:2] / digest
+    place.parent.mkdir(exist_ok=True)
+    place.write_text(content)
+    return web(cache="replay", cache_folder=folder)
+
+
+def test_a_strangers_recorded_page_is_cleaned_as_a_new_one(web: Opened, tmp_path: Path) -> None:
+    url = "https://a.example/\u202e"
+    page = {"url": url, "title": f"{ODD}\n2. other" + "t" * 1_000, "text": f"{ODD}\n" + "x" * 1_000_000}
+    replay = _replayed(web, tmp_path, "page", {"url": "https://a.example/"}, page)
+
+    said = replay.call("scroll", url="https://a.example/").response
+
+    heading, text = said.split(":\n", 1)
+    assert heading.startswith(f"https://a.example/%E2%80%AE ({SHOWN} 2. othertt")
+    assert heading.endswith("), 500,000 characters, from 0 to 8,000")
+    assert len(heading) < 400
+    assert text.startswith(f"{SHOWN}\nxx")
+
+
+def test_a_strangers_recorded_results_are_cleaned_as_new_ones(web: Opened, tmp_path: Path) -> None:
+    rows = [[f"{ODD}\n2. other", "https://a.example/", f"{ODD}\n" + "x" * 10_000]]
+    replay = _replayed(web, tmp_path, "search", {"service": "searxng", "query": "q"}, {"results": rows})
+
+    first, title, url, snippet = replay.search("q").response.split("\n")
+
+    assert (first, title, url) == ("Results for 'q':", f"1. {SHOWN} 2. other", "   https://a.example/")
+    assert snippet == f"   {SHOWN} " + "x" * (1_000 - len(SHOWN) - 1)
+
+
+def test_a_strangers_recorded_summary_is_cleaned_as_a_new_one(web: Opened, tmp_path: Path) -> None:
+    question = {"text": hashlib.sha256(b"said").hexdigest(), "goal": "who founded it"}
+    _replayed(web, tmp_path, "summary", question, ODD + "x" * 100_000)
+    page = {"url": "https://a.example/", "title": "", "text": "said"}
+    Recording("record", tmp_path).answer("page", {"url": "https://a.example/"}, lambda: page)
+
+    said = web(Reader(), cache="replay", cache_folder=tmp_path).visit("https://a.example/").response
+
+    assert said == "https://a.example/, 4 characters:\n" + SHOWN + "x" * (20_000 - len(SHOWN))
+
+
+def test_what_was_recorded_before_is_shown_as_it_was(web: Opened, tmp_path: Path) -> None:
+    title = "t" * 299 + " "  # cut at a blank
+    page = {"url": "https://a.example/%zz?q=[1]#part", "title": title, "text": "one\n\n\ttwo \N{REPLACEMENT CHARACTER} "}
+    replay = _replayed(web, tmp_path, "page", {"url": "https://a.example/"}, page)
+
+    said = replay.call("scroll", url="https://a.example/").response
+
+    assert said == f"{page['url']} ({title}), 12 characters, from 0 to 12, its end:\n{page['text']}"
+
+
+def test_a_recorded_address_is_shown_without_its_password(web: Opened, tmp_path: Path) -> None:
+    page = {"url": "https://ann:secret@a.example/x", "title": "", "text": "said"}
+    replay = _replayed(web, tmp_path, "page", {"url": "https://a.example/"}, page)
+
+    assert replay.visit("https://a.example/").response == "https://a.example/x, 4 characters:\nsaid"
