@@ -25,6 +25,7 @@ _NO_TEXT = ("image/", "video/", "audio/", "font/")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([a-zA-Z0-9_:.-]{1,40})", re.IGNORECASE)
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
 _NOT_AN_ADDRESS = "it is not the address of a page"
+_TOO_LONG = f"its address has more than {LONGEST_URL:,} characters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +52,35 @@ def page_url(text: str) -> httpx.URL:
     """
     text = text.strip()
     if len(text) > LONGEST_URL:
-        raise Refused(f"its address has more than {LONGEST_URL:,} characters")
+        raise Refused(_TOO_LONG)
     try:
         url = httpx.URL(text if _SCHEME.match(text) else f"https://{text}")
         host = url.raw_host.decode("ascii")
         _ = url.host  # raises where a name in letters of ASCII stands for none
-        if url.scheme in {"http", "https"} and host and "%" not in host:
-            return url.copy_with(fragment=None, userinfo=b"")
+        plain = url.copy_with(fragment=None, userinfo=b"")
     except (httpx.InvalidURL, UnicodeError, ValueError) as error:
         raise Refused(_NOT_AN_ADDRESS) from error
-    raise Refused(
-        _NOT_AN_ADDRESS if url.scheme in {"http", "https"} else "only http and https addresses can be visited"
-    )
+    if url.scheme not in {"http", "https"}:
+        raise Refused("only http and https addresses can be visited")
+    if not host or "%" in host:
+        raise Refused(_NOT_AN_ADDRESS)
+    if len(str(plain)) > LONGEST_URL:  # as it is sent: with all but ASCII in percent signs
+        raise Refused(_TOO_LONG)
+    return plain
+
+
+def check_redirect(url: httpx.URL) -> None:
+    """Checks that a page may be asked for at an address that another one leads to.
+
+    Raises:
+        Refused: It may not; the message says why.
+    """
+    if url.scheme not in {"http", "https"}:
+        raise Refused("it leads to an address that is neither http nor https")
+    if url.userinfo:
+        raise Refused("it leads to an address with a user or password in it")
+    if len(str(url)) > LONGEST_URL:
+        raise Refused(f"it leads to an address of more than {LONGEST_URL:,} characters")
 
 
 def download(
@@ -86,6 +104,11 @@ def download(
         StatusRefused: Its server answers with another status than success.
         Refused: It cannot be had; the message says why.
     """
+
+    def checked(each: httpx.URL) -> None:
+        check_redirect(each)
+        before_each(each)
+
     transport = PublicTransport(settings().visitable_hosts, made=keep_deadlines)
     headers = {
         "User-Agent": user_agent,
@@ -96,7 +119,7 @@ def download(
             "GET",
             str(url),
             timeout=httpx.Timeout(deadline),
-            before_each=before_each,
+            before_each=checked,
             transport=transport,
             headers=headers,
         ) as response:

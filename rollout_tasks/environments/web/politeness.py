@@ -35,8 +35,6 @@ class Politeness:
         Raises:
             Refused: It may not, or not in time; the message says why.
         """
-        if url.scheme not in {"http", "https"}:
-            raise Refused("it leads to an address that is neither http nor https")
         check_domain(url.host, self._config.exclude)
         verdict = self._verdict(url, deadline)
         if not verdict.allowed:

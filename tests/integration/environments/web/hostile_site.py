@@ -89,7 +89,8 @@ def _silent(_rest: str) -> Iterator[bytes | float]:
         yield 0.1
 
 
-def _redirect(place: str) -> list[bytes]:
+def to(place: str) -> list[bytes]:
+    """An answer that leads elsewhere."""
     return [_head(HTML, f"Location: {place}", "Content-Length: 0", status="302 Found")]
 
 
@@ -143,8 +144,11 @@ PAGES: dict[str, Callable[[str], Sent]] = {
     "slow-head": _slow_head,
     "interim": _interim,
     "silent": _silent,
-    "to": lambda place: _redirect(place),
-    "loop": lambda _: _redirect("/loop"),
+    "to": lambda place: to(place),
+    "to-password": lambda _: to("//ann:secret@127.0.0.1/museum"),
+    "to-long": lambda _: to("/museum?" + "x" * 2_000),
+    "to-long-letters": lambda _: to("/museum?" + "\N{LATIN SMALL LETTER E WITH ACUTE}" * 500),
+    "loop": lambda _: to("/loop"),
     "packed": _packed,
     "bomb-inside": lambda _: Answer(gzip.compress(bytes(16 << 20)), HTML),
     "picture": lambda _: Answer(b"\x89PNG\r\n\x1a\n" + bytes(100), "image/png"),

@@ -237,7 +237,11 @@ def test_a_strangers_recorded_summary_is_cleaned_as_a_new_one(web: Opened, tmp_p
 
 def test_what_was_recorded_before_is_shown_as_it_was(web: Opened, tmp_path: Path) -> None:
     title = "t" * 299 + " "  # cut at a blank
-    page = {"url": "https://a.example/%zz?q=[1]#part", "title": title, "text": "one\n\n\ttwo \N{REPLACEMENT CHARACTER} "}
+    page = {
+        "url": "https://a.example/%zz?q=[1]#part",
+        "title": title,
+        "text": "one\n\n\ttwo \N{REPLACEMENT CHARACTER} ",
+    }
     replay = _replayed(web, tmp_path, "page", {"url": "https://a.example/"}, page)
 
     said = replay.call("scroll", url="https://a.example/").response

@@ -11,6 +11,7 @@ from rollout_tasks.environments.base import TextTooLong
 from rollout_tasks.environments.web import passages
 from tests.hostile.random_replies.answers import HEADS, Answer
 from tests.integration.environments.web.conftest import HostileSite, Opened
+from tests.integration.environments.web.hostile_site import to
 
 pytestmark = pytest.mark.usefixtures("cells")
 
@@ -94,6 +95,9 @@ REFUSED = {
     "pdf-broken": "it is a PDF file that is broken",
     "to/file:///etc/passwd": "it leads to an address that is neither http nor https",
     "to/http://[::1": "its server cannot be asked: ",
+    "to-password": "it leads to an address with a user or password in it",
+    "to-long": "it leads to an address of more than 2,000 characters",
+    "to-long-letters": "it leads to an address of more than 2,000 characters",
     "private/diary": "the robots.txt of 127.0.0.1 asks programs not to read it",
     "plain/a.secret": "the robots.txt of 127.0.0.1 asks programs not to read it",
     "to//private/diary": "the robots.txt of 127.0.0.1 asks programs not to read it",
@@ -135,6 +139,29 @@ def test_whatever_a_server_sends_is_one_sentence(number: int, web: Opened, site:
     said = web(visit_seconds=5).visit(f"{site.url}/head/{number}")
 
     assert (said.status, "\n" in said.response) == ("failed", False)
+
+
+@pytest.mark.parametrize("page", ["to-password", "to-long", "to-long-letters"])
+def test_an_address_that_is_not_visited_is_not_asked(page: str, web: Opened, site: HostileSite) -> None:
+    web().visit(f"{site.url}/{page}")
+
+    assert site.asked == ["/robots.txt", f"/{page}"]
+
+
+def test_an_address_that_is_too_long_to_be_sent_is_refused(web: Opened, site: HostileSite) -> None:
+    said = web().visit(f"{site.url}/" + "\N{LATIN SMALL LETTER E WITH ACUTE}" * 1_000).response
+
+    assert said.endswith("its address has more than 2,000 characters.")
+    assert site.asked == []
+
+
+def test_rules_that_lead_to_a_password_are_none(web: Opened, site: HostileSite) -> None:
+    site.robots = lambda: to("//ann:secret@127.0.0.1/robots.txt")
+
+    said = web().visit(f"{site.url}/plain").response
+
+    assert said.endswith("cannot be had: it leads to an address with a user or password in it.")
+    assert "secret" not in said
 
 
 def test_of_several_pages_those_that_can_be_read_are(web: Opened, site: HostileSite) -> None:
