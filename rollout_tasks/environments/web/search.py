@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -30,6 +30,8 @@ TRIES = 3
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0
 _LARGEST_ANSWER = 4 << 20
 _LONGEST_TITLE, _LONGEST_SNIPPET, _LONGEST_URL = 300, 1_000, 2_000
+_OTHER_SHAPE = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""What reading an answer raises that is not what the protocol says."""
 URL_VARIABLE, KEY_VARIABLE = "ROLLOUT_SEARCH_URL", "ROLLOUT_SEARCH_KEY"
 
 
@@ -67,8 +69,11 @@ class SearchProtocol(Protocol):
     def request(self, query: str, key: str) -> Asked:
         """Returns the request for a query."""
 
-    def results(self, answer: Mapping[str, Any]) -> Iterator[Result]:
-        """Yields the results of an answer; raises `ValueError`, `LookupError` or `TypeError` if it is none."""
+    def rows(self, answer: Mapping[str, Any]) -> Any:
+        """Returns an answer's list of results; raises `LookupError`, `TypeError` or `AttributeError` if it has none."""
+
+    def result(self, row: Mapping[str, Any]) -> Result:
+        """Returns one result of the list, whose texts may still be of any type; raises as `rows` if it is none."""
 
 
 class Serper:
@@ -81,11 +86,14 @@ class Serper:
         """See `SearchProtocol`."""
         return Asked("POST", "/search", {"X-API-KEY": key}, {"json": {"q": query, "num": MOST_RESULTS}})
 
-    def results(self, answer: Mapping[str, Any]) -> Iterator[Result]:
+    def rows(self, answer: Mapping[str, Any]) -> Any:
         """See `SearchProtocol`."""
-        for one in answer.get("organic", ()):
-            date = f"{one['date']}: " if one.get("date") else ""
-            yield Result(str(one.get("title", "")), str(one["link"]), f"{date}{one.get('snippet', '')}")
+        return answer.get("organic", [])
+
+    def result(self, row: Mapping[str, Any]) -> Result:
+        """See `SearchProtocol`."""
+        date, snippet = _text(row.get("date")), _text(row.get("snippet"))
+        return Result(_text(row.get("title")), _text(row["link"]), f"{date}: {snippet}" if date else snippet)
 
 
 class SearXNG:
@@ -98,10 +106,13 @@ class SearXNG:
         """See `SearchProtocol`; there is no key."""
         return Asked("GET", "/search", {}, {"params": {"q": query, "format": "json"}})
 
-    def results(self, answer: Mapping[str, Any]) -> Iterator[Result]:
+    def rows(self, answer: Mapping[str, Any]) -> Any:
         """See `SearchProtocol`."""
-        for one in answer["results"]:
-            yield Result(str(one.get("title", "")), str(one["url"]), str(one.get("content") or ""))
+        return answer["results"]
+
+    def result(self, row: Mapping[str, Any]) -> Result:
+        """See `SearchProtocol`."""
+        return Result(_text(row.get("title")), _text(row["url"]), _text(row.get("content")))
 
 
 class Tavily:
@@ -119,10 +130,13 @@ class Tavily:
             {"json": {"query": query, "max_results": MOST_RESULTS}},
         )
 
-    def results(self, answer: Mapping[str, Any]) -> Iterator[Result]:
+    def rows(self, answer: Mapping[str, Any]) -> Any:
         """See `SearchProtocol`."""
-        for one in answer["results"]:
-            yield Result(str(one.get("title", "")), str(one["url"]), str(one.get("content") or ""))
+        return answer["results"]
+
+    def result(self, row: Mapping[str, Any]) -> Result:
+        """See `SearchProtocol`."""
+        return Result(_text(row.get("title")), _text(row["url"]), _text(row.get("content")))
 
 
 PROTOCOLS: Mapping[str, type[SearchProtocol]] = {"serper": Serper, "searxng": SearXNG, "tavily": Tavily}
@@ -230,12 +244,30 @@ class SearchService:
 
     def _read(self, body: bytes) -> list[Result]:
         try:
-            found = list(self._protocol.results(json.loads(body)))
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise SearchUnavailableError(
-                f"the search service does not speak {self._name}, or no longer: see {URL_VARIABLE}"
-            ) from error
+            rows = self._protocol.rows(json.loads(body))
+        except _OTHER_SHAPE as error:
+            raise self._not_spoken() from error
+        if not isinstance(rows, list):
+            raise self._not_spoken()
+        found = list(self._results_in(rows))
+        if rows and not found:
+            raise self._not_spoken()
         return [_clean(one) for one in found[:MOST_RESULTS]]
+
+    def _results_in(self, rows: Iterable[Any]) -> Iterator[Result]:
+        """Yields the results that have an address; a service may list what has none, as an answer of its own."""
+        for row in rows:
+            try:
+                result = self._protocol.result(row)
+            except _OTHER_SHAPE:
+                continue
+            if result.url:
+                yield result
+
+    def _not_spoken(self) -> SearchUnavailableError:
+        return SearchUnavailableError(
+            f"the search service does not speak {self._name}, or no longer: see {URL_VARIABLE}"
+        )
 
 
 class _PassingError(Exception):
@@ -253,6 +285,10 @@ def recorded_result(title: str, url: str, snippet: str) -> Result:
         printable_line(url, _LONGEST_URL),
         printable_line(snippet, _LONGEST_SNIPPET),
     )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _clean(result: Result) -> Result:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
 from rollout_tasks.config import RunConfig
@@ -89,6 +92,71 @@ def test_a_service_that_does_not_answer_is_the_infrastructures_failure(
     assert KEY not in str(raised.value)
     assert search.url not in str(raised.value)
     assert environment.search("tide museum").status == "success"
+
+
+LISTS = {"serper": ("organic", "link", "snippet"), "searxng": ("results", "url", "content")}
+LISTS["tavily"] = LISTS["searxng"]
+NO_RESULTS: list[Any] = [
+    *(None, 7, "text", [], {}, ["https://list.example/"], True),
+    *({"ADDRESS": None}, {"ADDRESS": 7}, {"ADDRESS": ["https://list.example/"]}, {"ADDRESS": ""}, {"title": "no link"}),
+    {"ADDRESS": "javascript:alert(1)"},
+    {"ADDRESS": "https://"},
+]
+"""What a list may hold beside results."""
+ODD_RESULTS: list[Any] = [
+    {"ADDRESS": "https://a.example/", "title": None, "EXCERPT": None, "date": None},
+    {"ADDRESS": "https://a.example/", "title": 7, "EXCERPT": ["x"], "date": {"y": 2020}},
+    {"ADDRESS": "https://a.example/", "unknown": {"deep": [[[]]]}},
+]
+
+
+def _answer(protocol: str, rows: list[Any]) -> Answer:
+    name, address, excerpt = LISTS[protocol]
+    content = json.dumps({name: rows}).replace("ADDRESS", address).replace("EXCERPT", excerpt)
+    return Answer(content.encode())
+
+
+@pytest.mark.parametrize("protocol", LISTS)
+def test_what_is_no_result_is_left_out(protocol: str, web: Opened, search: StandInSearch) -> None:
+    good = {"ADDRESS": "https://museum.example/", "title": "Museum", "EXCERPT": "Founded."}
+    search.instead = [_answer(protocol, [*NO_RESULTS, good])]
+
+    said = web(search=protocol).search("x").response
+
+    assert said == "Results for 'x':\n1. Museum\n   https://museum.example/\n   Founded."
+
+
+@pytest.mark.parametrize("protocol", LISTS)
+@pytest.mark.parametrize("odd", ODD_RESULTS)
+def test_a_result_needs_only_an_address(protocol: str, odd: Any, web: Opened, search: StandInSearch) -> None:
+    search.instead = [_answer(protocol, [odd])]
+
+    said = web(search=protocol).search("x").response
+
+    assert said == "Results for 'x':\n1. https://a.example/\n   https://a.example/"
+
+
+OTHER_SHAPES = [
+    "null",
+    "[]",
+    "7",
+    '"x"',
+    "{LIST: null}",
+    "{LIST: 7}",
+    '{LIST: "ab"}',
+    '{LIST: {"a": 1}}',
+    "{LIST: [7]}",
+    "",
+]
+
+
+@pytest.mark.parametrize("protocol", LISTS)
+@pytest.mark.parametrize("shape", OTHER_SHAPES)
+def test_what_is_no_list_of_results_is_said(protocol: str, shape: str, web: Opened, search: StandInSearch) -> None:
+    search.instead = [Answer(shape.replace("LIST", f'"{LISTS[protocol][0]}"').encode())]
+
+    with pytest.raises(SearchUnavailableError, match=f"does not speak {protocol}, or no longer"):
+        web(search=protocol).search("x")
 
 
 def test_a_passing_failure_is_tried_again(web: Opened, search: StandInSearch) -> None:
