@@ -6,8 +6,10 @@ single bytes or interim answers (HTTP 1xx) would hold whoever asked it for ever.
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -69,7 +71,12 @@ class _Backend:
     def connect_tcp(
         self, host: str, port: int, timeout: float | None = None, local_address: str | None = None, **options: Any
     ) -> _Stream:
-        return _Stream(self._backend.connect_tcp(host, port, _left(timeout), local_address, **options))
+        if not isinstance(timeout, Deadline):
+            return _Stream(self._backend.connect_tcp(host, port, timeout, local_address, **options))
+        # The resolver knows no timeout, and each of a name's addresses would have the whole of it.
+        return _within(
+            timeout, lambda: _Stream(self._backend.connect_tcp(host, port, timeout.left(), local_address, **options))
+        )
 
     def connect_unix_socket(self, path: str, timeout: float | None = None, **options: Any) -> _Stream:
         return _Stream(self._backend.connect_unix_socket(path, _left(timeout), **options))
@@ -101,6 +108,38 @@ class _Stream:
 
     def close(self) -> None:
         self._stream.close()
+
+
+def _within(deadline: Deadline, connect: Callable[[], _Stream]) -> _Stream:
+    """Returns a new connection; one that comes too late is closed.
+
+    Raises:
+        TooSlowError: It does not come in time.
+        Exception: What `connect` raises.
+    """
+    made: Future[_Stream] = Future()
+
+    def run() -> None:
+        try:
+            made.set_result(connect())
+        except BaseException as error:  # noqa: BLE001 (it is raised where the connection is waited for)
+            made.set_exception(error)
+
+    threading.Thread(target=run, name="connect", daemon=True).start()
+    finished = False
+    try:
+        finished = bool(wait([made], deadline.left()).done)
+    finally:  # also where an alarm ends the waiting
+        if not finished:
+            made.add_done_callback(_close_late)
+    if not finished:
+        raise TooSlowError
+    return made.result()
+
+
+def _close_late(made: Future[_Stream]) -> None:
+    if made.exception() is None:
+        made.result().close()
 
 
 def _left(timeout: float | None) -> float | None:

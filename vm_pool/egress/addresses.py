@@ -6,7 +6,9 @@ import ipaddress
 import socket
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from functools import lru_cache
+from threading import Thread
 
 import psutil
 
@@ -34,6 +36,8 @@ _GIVEN_OUT = ipaddress.ip_network("2000::/3")
 """The range of all public IPv6 addresses; addresses outside it have other meanings, or none yet."""
 _IPV4_INSIDE = ((ipaddress.ip_network("64:ff9b::/96"), 0), (ipaddress.ip_network("2002::/16"), 80))
 """IPv6 networks whose addresses contain an IPv4 address, and how many bits follow it."""
+LOOKUP_SECONDS = 20.0
+"""For resolving a name: resolvers themselves may try several servers for minutes."""
 OWN_SECONDS = 10.0
 """How long this machine's own addresses are cached; they may change at any time."""
 
@@ -69,16 +73,18 @@ def public_addresses(host: str, resolve: Resolve | None = None) -> list[str]:
 
     Args:
         host: A name, or an address.
-        resolve: Resolves names; default: as this machine does.
+        resolve: Resolves names; default: `resolved`.
 
     Raises:
         Unresolved: It has no address.
         NotPublic: None of its addresses is public.
     """
     try:
-        found = list((resolve or _resolve)(host))
+        found = list((resolve or resolved)(host))
     except (OSError, UnicodeError) as error:
-        for_now = isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN
+        for_now = isinstance(error, TimeoutError) or (
+            isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN
+        )
         raise Unresolved(f"{host} has no address: {error}", for_now=for_now) from error
     public = [address for address in dict.fromkeys(found) if is_public(address)]
     if not public:
@@ -119,10 +125,36 @@ def _inside(address: IPAddress) -> IPAddress:
     return address
 
 
-def _resolve(host: str) -> list[str]:
-    # The final dot stops this machine from adding its own search domains.
-    name = host if _is_address(host) else f"{host.rstrip('.')}."
-    return [str(row[4][0]) for row in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)]
+def resolved(host: str, seconds: float = LOOKUP_SECONDS) -> list[str]:
+    """Returns the addresses that this machine's resolver gives.
+
+    Args:
+        host: A name, or an address.
+        seconds: How long it may take.
+
+    Raises:
+        TimeoutError: It takes longer.
+        OSError: There are none.
+        UnicodeError: It is no name.
+    """
+    if _is_address(host):
+        return [host]
+    answer: Future[list[str]] = Future()
+    # A lookup cannot be ended, so its thread is left alone: the resolver gives up by itself.
+    Thread(target=_look_up, args=(host, answer), name="lookup", daemon=True).start()
+    try:
+        return answer.result(seconds)
+    except TimeoutError as error:
+        raise TimeoutError("the resolver does not answer in time") from error
+
+
+def _look_up(host: str, answer: Future[list[str]]) -> None:
+    try:
+        # The final dot stops this machine from adding its own search domains.
+        rows = socket.getaddrinfo(f"{host.rstrip('.')}.", None, type=socket.SOCK_STREAM)
+        answer.set_result([str(row[4][0]) for row in rows])
+    except (OSError, ValueError) as error:
+        answer.set_exception(error)
 
 
 def _is_address(text: str) -> bool:

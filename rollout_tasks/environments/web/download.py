@@ -14,12 +14,14 @@ import httpx
 from benchmark.deadline import Deadline, TooSlowError, keep_deadlines
 from rollout_tasks.environments.web.refusal import Refused
 from rollout_tasks.settings import settings
-from vm_pool.egress.addresses import NotPublic
+from vm_pool.egress.addresses import LOOKUP_SECONDS, NotPublic, resolved
 from vm_pool.egress.http_transport import PublicTransport, opened
 
 LARGEST_PAGE = 32 << 20
 """Bytes."""
 LONGEST_URL = 2_000
+LONGEST_HOST = 254
+"""Characters of a name that DNS may have, with a dot at its end."""
 _NO_TEXT = ("image/", "video/", "audio/", "font/")
 """Types whose files are not downloaded at all; drawings that are text are among them."""
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([a-zA-Z0-9_:.-]{1,40})", re.IGNORECASE)
@@ -62,7 +64,7 @@ def page_url(text: str) -> httpx.URL:
         raise Refused(_NOT_AN_ADDRESS) from error
     if url.scheme not in {"http", "https"}:
         raise Refused("only http and https addresses can be visited")
-    if not host or "%" in host:
+    if not host or "%" in host or len(host) > LONGEST_HOST:
         raise Refused(_NOT_AN_ADDRESS)
     if len(str(plain)) > LONGEST_URL:  # as it is sent: with all but ASCII in percent signs
         raise Refused(_TOO_LONG)
@@ -77,6 +79,8 @@ def check_redirect(url: httpx.URL) -> None:
     """
     if url.scheme not in {"http", "https"}:
         raise Refused("it leads to an address that is neither http nor https")
+    if len(url.raw_host) > LONGEST_HOST:
+        raise Refused(f"it leads to a host with a name of more than {LONGEST_HOST} characters")
     if url.userinfo:
         raise Refused("it leads to an address with a user or password in it")
     if len(str(url)) > LONGEST_URL:
@@ -109,7 +113,10 @@ def download(
         check_redirect(each)
         before_each(each)
 
-    transport = PublicTransport(settings().visitable_hosts, made=keep_deadlines)
+    def resolve(host: str) -> list[str]:
+        return resolved(host, min(LOOKUP_SECONDS, deadline.left()))
+
+    transport = PublicTransport(settings().visitable_hosts, resolve, keep_deadlines)
     headers = {
         "User-Agent": user_agent,
         "Accept": "text/html,application/xhtml+xml,application/pdf,text/*;q=0.9,*/*;q=0.5",

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 import socket
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from rollout_tasks.environments.web import search
+from rollout_tasks.environments.web.search import SearchUnavailableError
+from rollout_tasks.settings import settings
 from tests.hostile.random_replies.answers import Answer, AnswerServer, Request, Sent
 from tests.integration.environments.web.conftest import HostileSite, Opened
 
@@ -29,11 +33,58 @@ PRIVATE = [
     *("10.0.0.1", "172.16.0.1", "192.168.0.1", "169.254.169.254", "100.64.0.1", "198.18.0.1", "255.255.255.255"),
     *("[::1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::1]", "[fe80::1]"),
     *("[fd00::1]", "localhost", "LOCALHOST", "localhost.", "sub.localhost", "user:password@127.0.0.1", "①②⑦.⓪.⓪.①"),
+    *(
+        "0300.0250.0.1",
+        "017700000001",
+        "0x7f000001.",
+        "0x0.0x0.0.0",
+        "127.0x0.1",
+        "4294967295",
+        "00000000177.1",
+        "127.0.0.1..",
+    ),
+    *(
+        "[::1%25lo]",
+        "[fe80::1%25eth0]",
+        "[::127.0.0.1]",
+        "[::ffff:0:127.0.0.1]",
+        "[64:ff9b:1::7f00:1]",
+        "[::ffff:0.0.0.0]",
+    ),
+    *(
+        "[0:0:0:0:0:ffff:7f00:0001]",
+        "[2001:0:7f00:1::]",
+        "[ff02::1]",
+        "[2002:a9fe:a9fe::]",
+        "[64:ff9b::a9fe:a9fe]",
+        "[::1].",
+    ),
+    *(
+        "%6cocalhost",
+        "127.0.0.1%00.example",
+        "127\u30020\u30020\u30021",
+        "\uff11\uff12\uff17.0.0.1",
+        "localhost.localdomain",
+    ),
+    *(
+        "ip6-localhost",
+        "l\u00adocalhost",
+        "\u2113ocalhost",
+        "xn--localhost-",
+        "xn--",
+        "..",
+        "a..b",
+        "-.example",
+        "a" * 64 + ".example",
+    ),
+    *(".".join(["a" * 63] * 5), "a_b.example", "user@127.0.0.1", "a@b@127.0.0.1", "example.org\\@127.0.0.1"),
     *RESOLVED,
 ]
 
 
-REFUSED = re.compile("has no address|is not the address of a page|Invalid ")
+REFUSED = re.compile(
+    "has no address|is not the address of a page|a user or password in it|more than 254 characters|Invalid |Malformed A-label"
+)
 """What may be said; the last by the HTTP client, of a redirect."""
 
 
@@ -78,6 +129,44 @@ def test_no_private_address_is_visited(
     assert REFUSED.search(redirected.response), redirected
     assert "\n" not in direct.response
     assert asked == []
+
+
+@pytest.fixture
+def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A resolver that does not answer for names below slow.example."""
+    real, over = socket.getaddrinfo, threading.Event()
+
+    def getaddrinfo(host: Any, *more: Any, **options: Any) -> Any:
+        if str(host).rstrip(".").endswith("slow.example"):
+            over.wait(60)
+        return real(host, *more, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    yield
+    over.set()
+
+
+@pytest.mark.usefixtures("stuck")
+@pytest.mark.parametrize("place", ["http://slow.example/", "SITE/to/http://slow.example/"])
+def test_a_resolver_that_does_not_answer_costs_no_more_than_the_visit(
+    place: str, web: Opened, site: HostileSite
+) -> None:
+    said = web(visit_seconds=1).visit(place.replace("SITE", site.url))
+
+    assert (said.status, "\n" in said.response) == ("failed", False)
+    assert said.response.endswith("slow.example has no address: the resolver does not answer in time.")
+
+
+@pytest.mark.usefixtures("stuck")
+def test_a_search_service_whose_name_is_not_resolved_fails_in_time(
+    web: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "SECONDS", 1.0)
+    monkeypatch.setenv("ROLLOUT_SEARCH_URL", "http://slow.example:8888")
+    settings.cache_clear()
+
+    with pytest.raises(SearchUnavailableError, match="does not answer within 1 s"):
+        web().search("x")
 
 
 def test_only_the_port_that_is_allowed_is_visited(web: Opened, inner: tuple[AnswerServer, list[str]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ import psutil
 import pytest
 
 from vm_pool.egress import addresses, dns_answers, policy
-from vm_pool.egress.addresses import NotPublic, is_public, public_addresses
+from vm_pool.egress.addresses import NotPublic, Unresolved, is_public, public_addresses, resolved
 from vm_pool.egress.dns_answers import StandIns, answer
 
 
@@ -93,6 +94,17 @@ def test_of_a_hosts_addresses_the_public_ones_count() -> None:
 
     with pytest.raises(NotPublic, match="a has no address: nobody knows it"):
         public_addresses("a", unknown)
+
+
+def test_a_name_is_not_waited_for_longer_than_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **_options: [] if answers.wait(30) else [])
+
+    with pytest.raises(Unresolved, match="^slow.example has no address: the resolver does not answer") as raised:
+        public_addresses("slow.example", lambda host: resolved(host, 0.1))
+    answers.set()
+
+    assert raised.value.for_now
 
 
 def test_policies() -> None:
