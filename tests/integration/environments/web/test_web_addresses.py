@@ -83,7 +83,7 @@ PRIVATE = [
 
 
 REFUSED = re.compile(
-    "has no address|is not the address of a page|a user or password in it|more than 254 characters|Invalid |Malformed A-label"
+    "has no address|is not the address of a page|a user or password in it|more than 254 characters|Invalid |A-label"
 )
 """What may be said; the last by the HTTP client, of a redirect."""
 

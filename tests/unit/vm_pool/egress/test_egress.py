@@ -98,9 +98,14 @@ def test_of_a_hosts_addresses_the_public_ones_count() -> None:
 
 def test_a_name_is_not_waited_for_longer_than_that(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = threading.Event()
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **_options: [] if answers.wait(30) else [])
 
-    with pytest.raises(Unresolved, match="^slow.example has no address: the resolver does not answer") as raised:
+    def getaddrinfo(*_: object, **_options: object) -> list[object]:
+        answers.wait(30)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+
+    with pytest.raises(Unresolved, match=r"^slow\.example has no address: the resolver does not answer") as raised:
         public_addresses("slow.example", lambda host: resolved(host, 0.1))
     answers.set()
 
