@@ -10,7 +10,7 @@ Without `return_scores`, the lists hold the documents themselves, as at Search-R
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -34,8 +34,14 @@ MOST_QUERIES = 4_096
 """Of one request: trainers send a whole batch."""
 LONGEST_QUERY = 20_000
 """Characters."""
-LARGEST_BODY = 8 << 20
+MOST_CHARACTERS = 400_000
+"""Of all queries of one request together."""
+LARGEST_BODY = 4 << 20
 """Bytes."""
+MOST_MARKS = 100_000
+"""Commas and opening brackets in a body: each may be an object that parsing makes, and the others wait for that."""
+_PART_QUERIES, _PART_CHARACTERS = 256, 10_000
+"""What is searched for at once; requests with more take turns with the others."""
 _THREADS = 4
 """Searches at the same time."""
 _MOST_WAITING = 64
@@ -81,8 +87,7 @@ class RetrieveService:
 
     async def _retrieve(self, request: Request) -> Response:
         try:
-            wanted = read_request(await _body(request))
-            return JSONResponse({"result": await self._found(wanted)})
+            return JSONResponse({"result": await self._found(await _body(request))})
         except Refused as refused:
             return JSONResponse({"detail": str(refused)}, refused.status)
         except RetrievalError as error:
@@ -90,18 +95,22 @@ class RetrieveService:
         except ClientDisconnect:
             return Response(status_code=400)
 
-    async def _found(self, wanted: Wanted) -> list[list[Any]]:
+    async def _found(self, body: bytes) -> list[list[Any]]:
         if self._waiting >= _MOST_WAITING:
             raise Refused(503, f"{_MOST_WAITING} requests are waiting already: try again later")
         self._waiting += 1
         try:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._threads, self._search, wanted)
+            wanted = await loop.run_in_executor(self._threads, read_request, body)
+            found: list[list[Any]] = []
+            for queries in parts(wanted.queries):
+                found += await loop.run_in_executor(self._threads, self._search, queries, wanted)
+            return found
         finally:
             self._waiting -= 1
 
-    def _search(self, wanted: Wanted) -> list[list[Any]]:
-        found = self._retriever.search(wanted.queries, wanted.topk)
+    def _search(self, queries: list[str], wanted: Wanted) -> list[list[Any]]:
+        found = self._retriever.search(queries, wanted.topk)
         if wanted.return_scores:
             return [[{"document": as_document(hit.passage), "score": hit.score} for hit in hits] for hits in found]
         return [[as_document(hit.passage) for hit in hits] for hits in found]
@@ -126,6 +135,8 @@ def read_request(body: bytes) -> Wanted:
     Raises:
         Refused: It is not a request of the protocol, or asks for too much.
     """
+    if (marks := sum(map(body.count, (b",", b"[", b"{")))) > MOST_MARKS:
+        raise Refused(422, f"the body may have at most {MOST_MARKS:,} commas and opening brackets, got {marks:,}")
     try:
         fields = parse_json(body.decode())
     except (ValueError, RecursionError) as error:
@@ -145,7 +156,25 @@ def _queries(fields: Mapping[str, Any]) -> list[str]:
         raise Refused(422, f"queries may be at most {MOST_QUERIES:,} in one request, got {len(queries):,}")
     if longest := [len(one) for one in queries if len(one) > LONGEST_QUERY]:
         raise Refused(422, f"a query may have at most {LONGEST_QUERY:,} characters, got {longest[0]:,}")
+    if (characters := sum(map(len, queries))) > MOST_CHARACTERS:
+        raise Refused(
+            422, f"the queries of one request may have at most {MOST_CHARACTERS:,} characters, got {characters:,}"
+        )
     return list(map(storable, queries))
+
+
+def parts(queries: Sequence[str]) -> Iterator[list[str]]:
+    """Yields the queries in lists that are searched for at once; nothing if there are none."""
+    part: list[str] = []
+    characters = 0
+    for query in queries:
+        if part and (len(part) == _PART_QUERIES or characters + len(query) > _PART_CHARACTERS):
+            yield part
+            part, characters = [], 0
+        part.append(query)
+        characters += len(query)
+    if part:
+        yield part
 
 
 def _topk(fields: Mapping[str, Any]) -> int:

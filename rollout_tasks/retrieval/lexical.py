@@ -5,6 +5,7 @@ Words are letters and digits, without case and accents; each Chinese or Japanese
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from pathlib import Path
 from typing import Any, Self
@@ -24,6 +25,12 @@ _HEAP_BYTES = 256_000_000
 """As long as an index fits in, it has one segment, and the same corpus gives the same order of equal scores."""
 _MOST_TERMS = 256
 """Different words of a query that count."""
+_MOST_READ = 4_000
+"""Characters of a query that count."""
+_MOST_WRITTEN, _ALWAYS_WRITTEN = 4, 64
+"""Characters that one of a query may become when it is normalized, and how many more a query may: a few become 18."""
+_PIECE = re.compile(r"\s*\S{1,250}")
+"""What is normalized at once, a word: where many accents follow each other, the time grows with the square of their number."""
 _MORE_HITS = 20
 """How many more hits are asked for, so that the order of equal scores at the end of a list is that of the corpus."""
 
@@ -111,7 +118,7 @@ class LexicalIndex:
     def search(self, query: str, k: int) -> list[tuple[int, float]]:
         """Returns the rows of the best passages that have a word of the query, with their BM25 scores, the best first."""
         query_class, occur = self._package.Query, self._package.Occur.Should
-        terms = list(dict.fromkeys(self._words.analyze(_plain(query))))[:_MOST_TERMS]
+        terms = list(dict.fromkeys(self._words.analyze(_plain_query(query))))[:_MOST_TERMS]
         if not terms:
             return []
         parts = [(occur, query_class.term_query(self._schema, _TEXT, term, _FREQUENCIES)) for term in terms]
@@ -124,6 +131,21 @@ class LexicalIndex:
 def _plain(text: str) -> str:
     """Returns a text in which equal characters are written in the same way."""
     return text if text.isascii() else unicodedata.normalize("NFKC", text)
+
+
+def _plain_query(query: str) -> str:
+    """Returns a query as `_plain` does, but in a time and of a length that are bounded: it may be anybody's."""
+    query = query[:_MOST_READ]
+    if query.isascii():
+        return query
+    room = _MOST_WRITTEN * len(query) + _ALWAYS_WRITTEN
+    written: list[str] = []
+    for piece in _PIECE.findall(query):
+        written.append(_plain(piece)[:room])
+        room -= len(written[-1])
+        if not room:
+            break
+    return "".join(written)
 
 
 def _schema(package: Any) -> Any:

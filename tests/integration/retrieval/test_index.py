@@ -17,6 +17,7 @@ import pytest
 from rollout_tasks.rag_config import RagConfig
 from rollout_tasks.retrieval import cache as parts
 from rollout_tasks.retrieval import index as module
+from rollout_tasks.retrieval import lexical
 from rollout_tasks.retrieval.errors import RetrievalError
 from rollout_tasks.retrieval.index import Index, fused, open_index
 from rollout_tasks.settings import settings
@@ -296,3 +297,26 @@ def test_whoever_waits_for_another_process_is_told(
     holder.wait()
     assert time.monotonic() < deadline
     assert said[0] == f"another process is building the index {part}; waiting for it"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "plain words",
+        "Das Cafe\u0301 in Mu\u0308nchen \ufb01nde ich \u00bd so gut",
+        "\u5b89\u6d4e\u6865\u662f\u4e00\u5ea7\u77f3\u62f1\u6865" * 100,
+        "\u0645\u062d\u0645\u062f \ufdfa",
+        "\u3000\u00a0wide\u2003blanks ",
+        "\u1112\u1161\u11ab\u1100\u1173\u11af \u0e19\u0e49\u0e33",
+    ],
+)
+def test_a_query_is_normalized_as_passages_are(query: str) -> None:
+    assert lexical._plain_query(query).split() == lexical._plain(query).split()
+
+
+@pytest.mark.parametrize("odd", ["\ufdfa", "a\u0301\u0316", "\ufdfa ", "\U0001f600"])
+def test_a_query_becomes_no_more_than_four_times_as_long(odd: str) -> None:
+    for count in (1, 100, 20_000):
+        query = odd * count
+
+        assert len(lexical._plain_query(query)) <= 4 * min(len(query), 4_000) + 64

@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from rollout_tasks.http_services.retrieve import MOST_CHARACTERS
 from rollout_tasks.retrieval import json_endpoint
 from rollout_tasks.retrieval.errors import RetrievalError
 from rollout_tasks.retrieval.search_r1 import RemoteRetriever
@@ -92,7 +94,28 @@ def test_what_is_wrong_is_said(service: Service) -> None:
     assert httpx.get(f"{service.url}/health", timeout=30).json() == {"status": "ok"}
     pieces = (b" " * (1 << 20) for _ in range(9))
     too_large = httpx.post(f"{service.url}/retrieve", content=pieces, timeout=30)
-    assert (too_large.status_code, too_large.json()) == (413, {"detail": "the body is larger than 8 MiB"})
+    assert (too_large.status_code, too_large.json()) == (413, {"detail": "the body is larger than 4 MiB"})
+
+
+ODD_QUERIES = {
+    "wide": "\ufdfa" * 20_000,
+    "many accents": "a" + "\u0301\u0316" * 9_999,
+    "many words": " ".join(map(str, range(4_000))),
+}
+"""Each takes long to normalize or to search for."""
+
+
+@pytest.mark.parametrize(
+    "odd", ["many accents", *(pytest.param(odd, marks=pytest.mark.slow) for odd in ("wide", "many words"))]
+)
+def test_odd_queries_do_not_keep_others_waiting(odd: str, service: Service) -> None:
+    queries = [ODD_QUERIES[odd]] * (MOST_CHARACTERS // len(ODD_QUERIES[odd]))
+    with ThreadPoolExecutor(4) as clients:
+        large = [clients.submit(service.asked, queries=queries) for _ in range(4)]
+        for _ in range(2):
+            assert httpx.get(f"{service.url}/health", timeout=10).status_code == 200
+            assert service.asked(queries=["towers"]).json()["result"][0][0]["id"] == "tower#1"
+        assert [one.result().status_code for one in large] == [200] * 4
 
 
 def test_the_environments_client_understands_it(service: Service) -> None:

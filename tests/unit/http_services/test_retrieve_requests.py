@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 
 import pytest
 
-from rollout_tasks.http_services.retrieve import LONGEST_QUERY, MOST_QUERIES, Refused, Wanted, read_request
+from rollout_tasks.http_services.retrieve import (
+    LONGEST_QUERY,
+    MOST_CHARACTERS,
+    MOST_QUERIES,
+    Refused,
+    Wanted,
+    parts,
+    read_request,
+)
+
+QUERY = "q" * 2_000
 
 
 @pytest.mark.parametrize(
@@ -48,3 +59,28 @@ def test_what_is_no_request_is_refused(body: bytes, status: int, sentence: str) 
 
     assert refused.value.status == status
     assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize("more", ["[],", "{},", "1,", '"",'])
+def test_a_body_that_takes_long_to_parse_is_refused_before(more: str) -> None:
+    with pytest.raises(Refused, match="at most 100,000 commas and opening brackets, got"):
+        read_request(f'{{"queries": [{more * 100_000}""]}}'.encode())
+
+
+def test_the_queries_of_a_request_are_bounded_together() -> None:
+    whole = [QUERY] * (MOST_CHARACTERS // len(QUERY))
+
+    assert read_request(json.dumps({"queries": whole}).encode()).queries == whole
+    with pytest.raises(Refused, match="may have at most 400,000 characters, got 400,001"):
+        read_request(json.dumps({"queries": [*whole, "a"]}).encode())
+
+
+@pytest.mark.parametrize(
+    "queries", [[], [""], ["a"] * 1_000, [QUERY] * 20, ["a" * LONGEST_QUERY, "", "b"], ["", "a" * LONGEST_QUERY, "c"]]
+)
+def test_queries_are_searched_for_in_parts(queries: list[str]) -> None:
+    found = list(parts(queries))
+
+    assert list(chain(*found)) == queries
+    assert all(part for part in found)
+    assert all(len(part) <= 256 and (len(part) == 1 or len("".join(part)) <= 10_000) for part in found)
