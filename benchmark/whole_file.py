@@ -18,21 +18,21 @@ def remove_leftovers(path: Path) -> None:
         leftover.unlink(missing_ok=True)
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, content: str | bytes) -> None:
     """Writes a whole file or nothing.
 
     Raises:
         OSError: The folder cannot be written to, or is full; names the path.
     """
     with WholeFile(path) as file:
-        file.write(text)
+        file.write(content)
         file.publish()
 
 
 class WholeFile:
-    """Writes a text file in UTF-8; a context manager. Without `publish`, nothing changes.
+    """Writes a file; a context manager. Without `publish`, nothing changes.
 
-    Half of a surrogate pair is written as its JSON escape.
+    Text is written in UTF-8, half of a surrogate pair as its JSON escape.
     """
 
     def __init__(self, path: Path) -> None:
@@ -44,11 +44,8 @@ class WholeFile:
         with self._naming_the_path():
             self._file = open(
                 self._temporary,
-                "w",
+                "wb",
                 buffering=_BUFFER_BYTES,
-                encoding="utf-8",
-                errors="backslashreplace",
-                newline="\n",
                 opener=lambda path, flags: os.open(path, flags, 0o644),
             )
         return self
@@ -58,14 +55,14 @@ class WholeFile:
             self._file.close()
         self._temporary.unlink(missing_ok=True)
 
-    def write(self, text: str) -> None:
+    def write(self, content: str | bytes) -> None:
         """Appends to the file.
 
         Raises:
             OSError: The folder cannot be written to, or is full; names the path.
         """
         with self._naming_the_path():
-            self._file.write(text)
+            self._file.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
 
     def publish(self) -> None:
         """Makes the file durable and moves it to its path.

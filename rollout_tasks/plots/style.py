@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-import os
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmark.whole_file import sync_folder
+from benchmark.whole_file import write_whole
 from rollout_tasks.errors import UserError
 from rollout_tasks.unicode_text import one_line
 
@@ -124,10 +123,8 @@ def write(figures: Mapping[str, Figure], folder: Path) -> list[Path]:
     for name, figure in figures.items():
         for kind in ("png", "svg"):
             path = folder / f"{name}.{kind}"
-            _write_bytes(path, _drawn(figure, kind))
+            write_whole(path, _drawn(figure, kind))
             written.append(path)
-    if written:
-        sync_folder(folder)
     return written
 
 
@@ -139,15 +136,3 @@ def _drawn(figure: Figure, kind: str) -> bytes:
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         figure.savefig(data, format=kind, dpi=_DPI, metadata={"Date": None} if kind == "svg" else None)
     return data.getvalue()
-
-
-def _write_bytes(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -77,6 +77,12 @@ def test_leftovers_of_one_file_are_removed_also_by_two_at_a_time(
     assert sorted(found.name for found in tmp_path.iterdir()) == [".b.json.1-2.tmp", "a.json"]
 
 
+def test_bytes_are_written_as_they_are(tmp_path: Path) -> None:
+    content = bytes(range(256)) * 2_000
+    write_whole(tmp_path / "a.png", content)
+    assert (tmp_path / "a.png").read_bytes() == content
+
+
 def test_half_a_surrogate_pair_is_written_as_its_escape(tmp_path: Path) -> None:
     write_whole(tmp_path / "a.json", "é\ud800\r\n\n")
     assert (tmp_path / "a.json").read_bytes() == b"\xc3\xa9\\ud800\r\n\n"
