@@ -26,10 +26,13 @@ def read_picture(path: Path) -> tuple[bytes, str]:
     Raises:
         UserError: The file cannot be read, is too large, or is no picture that models take.
     """
-    if not path.is_file():
-        raise UserError(f"--picture: {path} is no file")
-    with path.open("rb") as file:
-        picture = file.read(LARGEST_PICTURE + 1)
+    try:
+        if not path.is_file():
+            raise UserError(f"--picture: {path} is no file")
+        with path.open("rb") as file:
+            picture = file.read(LARGEST_PICTURE + 1)
+    except OSError as error:  # of which reading names no path
+        raise UserError(f"--picture: {path} cannot be read: {error.strerror}") from error
     if len(picture) > LARGEST_PICTURE:
         raise UserError(f"--picture: {path} has more than {LARGEST_PICTURE >> 20} MiB")
     kind = kind_of(picture)

@@ -217,6 +217,9 @@ def files(tmp_path: Path) -> Path:
     [
         (["m", "w", "--picture", "{files}/none.png"], "none.png is no file"),
         (["m", "w", "--picture", "{files}"], "is no file"),
+        (["m", "w", "--picture", "/proc/self/mem"], "--picture: /proc/self/mem cannot be read: Input/output error"),
+        (["m", "w", "--picture", "a" * 300], "aaa cannot be read: File name too long"),
+        (["m", "w", "--picture", "/dev/zero"], "--picture: /dev/zero is no file"),
         (["m", "w", "--picture", "{files}/large.png"], "large.png has more than 20 MiB"),
         (["m", "w", "--picture", "{files}/page.png"], "that models take: png, jpeg, webp, gif"),
         (["m", " "], "WORDS: there is nothing to ask"),
