@@ -67,7 +67,10 @@ def sampling_policy(name: str, *, rollouts: int, most_turns: int, options: Mappi
         UserError: There is no such policy, or it does not accept its options.
     """
     policy_class = cast(Any, registry.load(_GROUP, "sampling policy", name, SamplingPolicy))
-    accepted = signature(policy_class).parameters
+    try:
+        accepted = signature(policy_class).parameters
+    except (TypeError, ValueError) as error:
+        raise UserError(f"--policy {name}: what it is made with cannot be known: {error}") from error
     takes_any = any(one.kind is Parameter.VAR_KEYWORD for one in accepted.values())
     if not takes_any and (unknown := sorted(set(options) - set(accepted))):
         own = sorted(set(accepted) - {"rollouts", "most_turns"})

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rollout_tasks import registry
 from rollout_tasks.errors import UserError
 from rollout_tasks.training.sampling_policy import PastRollout, Sampling, SuccessRatePolicy, sampling_policy
 
@@ -98,3 +101,28 @@ def test_policies_by_their_names() -> None:
 
 def test_a_run_of_few_turns_keeps_them() -> None:
     assert sampling_policy("success-rate", rollouts=8, most_turns=5, options={}).sampling([]) == Sampling(8, 5)
+
+
+@pytest.mark.parametrize("signature", ["", "__signature__ = 7"])
+def test_a_class_without_a_signature_is_one_sentence(
+    signature: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described = tmp_path / "odd_policy-1.0.dist-info"
+    described.mkdir()
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: odd-policy\nVersion: 1.0\n")
+    (described / "entry_points.txt").write_text("[rollout_tasks.sampling_policies]\nodd = odd_policy:Odd\n")
+    methods = "sampling = is_enough = lambda self, *_: None"
+    (tmp_path / "odd_policy.py").write_text(f"class Odd(dict):\n    {methods}\n    {signature}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "odd_policy", raising=False)
+    _forget_packages()
+    try:
+        with pytest.raises(UserError, match="^--policy odd: what it is made with cannot be known: "):
+            sampling_policy("odd", rollouts=4, most_turns=7, options={})
+    finally:
+        _forget_packages()
+
+
+def _forget_packages() -> None:
+    registry._offered.cache_clear()
+    registry.load.cache_clear()
