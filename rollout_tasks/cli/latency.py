@@ -138,7 +138,6 @@ def _ranges(turns: Sequence[Turn]) -> Iterator[tuple[str, list[Row]]]:
         last = min(last, len(turns))
         label = str(first) if first == last else f"{first}-{last}"
         yield label, _turn_rows(turns[first - 1 : last])
-    return
 
 
 def _cells(found: Spread, share: float) -> Iterator[str]:

@@ -145,7 +145,6 @@ def _check_metrics(runs: Sequence[ScoredRun], common: Sequence[str]) -> None:
 
 
 def _check_same_items(runs: Sequence[ScoredRun], common: Sequence[str]) -> None:
-    in_all = set(common)
     first = runs[0]
     for run in runs[1:]:
         changed = [
@@ -159,7 +158,7 @@ def _check_same_items(runs: Sequence[ScoredRun], common: Sequence[str]) -> None:
         if sides := [*_only_in(first, run.items.__contains__), *_only_in(run, first.items.__contains__)]:
             raise UserError(
                 f"runs {first.name} and {run.name} have different items: {'; '.join(sides)}."
-                f" Take the {len(in_all)} that all runs have with: --common-items"
+                f" Take the {len(common)} that all runs have with: --common-items"
             )
 
 

@@ -70,7 +70,8 @@ def _check(target: Path, names: Sequence[str]) -> None:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
         if path.is_dir() and name.endswith("/") and name not in _written(target) and any(path.iterdir()):
             raise UserError(
-                f"{path} has files that no export wrote, and would be replaced: name another folder with --to"
+                f"{path} has files that no export wrote, as {target / _WRITTEN_NAME} does not name it: they would be replaced"
+                "; export to another folder"
             )
         if not name.endswith("/") and path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))

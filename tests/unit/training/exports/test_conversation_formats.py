@@ -292,7 +292,9 @@ def test_a_folder_that_no_export_wrote_is_not_replaced(tmp_path: Path) -> None:
     mine.parent.mkdir(parents=True)
     mine.write_text("mine")
 
-    with pytest.raises(UserError, match="openai has files that no export wrote"):
+    with pytest.raises(
+        UserError, match=r"openai has files that no export wrote, as .*\.rollouts-exports does not name it"
+    ):
         exported(run, Kind.OPENAI)
 
     assert mine.read_text() == "mine"
