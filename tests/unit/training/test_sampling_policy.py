@@ -117,7 +117,7 @@ def test_a_class_without_a_signature_is_one_sentence(
     monkeypatch.delitem(sys.modules, "odd_policy", raising=False)
     _forget_packages()
     try:
-        with pytest.raises(UserError, match="^--policy odd: what it is made with cannot be known: "):
+        with pytest.raises(UserError, match=r"^--policy odd: what it is made with cannot be known: "):
             sampling_policy("odd", rollouts=4, most_turns=7, options={})
     finally:
         _forget_packages()
