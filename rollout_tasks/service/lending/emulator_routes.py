@@ -40,7 +40,6 @@ from rollout_tasks.service.lending.refusal import Refusal
 from rollout_tasks.unicode_text import one_line
 
 PURPOSES = {"vnc_port": "vnc", "chromium_port": "chromium", "vlc_port": "vlc", "server_port": "control"}
-_NOT_FOUND = "Emulator not found"
 _UNKNOWN_BODY = 4 << 10
 """Bytes of a body of which it is not known yet who sends it: the token is in it."""
 _UNKNOWN_SECONDS = 5.0
@@ -161,6 +160,13 @@ class EmulatorRoutes:
 
     async def _one(self, request: Request, asker: _Asker) -> Response:
         lent = self._known(request.path_params["emulator_id"], asker.holder)
+        try:
+            lent = self._known(request.path_params["emulator_id"])
+        except Refusal as refusal:
+            body = messages.EmulatorProblem(message=refusal.sentence, code=refusal.status, status="not_found")
+            return json_reply(refusal.status, body)
+        if not (asker.holder.operator or lent.owner == asker.holder.owner):
+            raise Refusal(403, "Forbidden: token does not own this emulator")
         shown = self._shown_emulator(lent, asker).model_dump(exclude={"start_time"})
         return json_reply(200, messages.EmulatorStatus(status="running", **shown))
 
@@ -276,6 +282,8 @@ class EmulatorRoutes:
                     return one
                 raise Refusal(403, "Forbidden: token does not own this emulator")
         raise Refusal(404, _NOT_FOUND)
+                return one
+        raise Refusal(404, "Emulator not found")
 
     @staticmethod
     def _shown_emulator(lent: LentDesktop, asker: _Asker) -> messages.Emulator:
@@ -295,11 +303,10 @@ def _ports(lent: LentDesktop) -> dict[str, int | None]:
 
 
 def _shown(refusal: Refusal) -> Response:
-    status = {"status": "not_found"} if refusal.sentence == _NOT_FOUND else {}
-    headers = headers_of(refusal)
-    return json_reply(
-        refusal.status, {"message": one_line(refusal.sentence), "code": refusal.status, **status}, **headers
-    )
+    status = (
+        400 if refusal.status == 422 else refusal.status
+    )  # the older service has one code for whatever was sent wrongly
+    return json_reply(status, {"message": one_line(refusal.sentence), "code": status}, **headers_of(refusal))
 
 
 async def _ping(request: Request) -> Response:

@@ -109,10 +109,10 @@ def test_no_token_is_401_and_an_unknown_one_403(
 
 def test_what_is_wrong_has_its_code(alice: httpx.Client) -> None:
     for reply, code in (
-        (alice.post("/stop_emulator", json={}), 422),
+        (alice.post("/stop_emulator", json={}), 400),
         (alice.post("/stop_emulator", json={"emulator_id": UNKNOWN}), 404),
         (alice.post("/stop_emulator", content=b"{"), 400),
-        (alice.post("/stop_emulator", content=b"[]"), 422),
+        (alice.post("/stop_emulator", content=b"[]"), 400),
         (alice.delete(f"/emulators/{UNKNOWN}"), 404),
         (alice.get("/emulator_status/.."), 404),
         (alice.post("/set_token_limit", json={"token": "alice", "limit": 3}), 403),
@@ -146,7 +146,7 @@ def test_only_operators_see_others_and_set_limits(service: DesktopService, alice
             limited = boss.post("/set_token_limit", json={"token": named, "limit": 0})
             assert limited.json() == {"message": "Token of dave limit set to 0", "code": 0}
         assert dave.get("/start_emulator").status_code == 429
-        for body, code in (({"token": "nobody", "limit": 1}, 400), ({"token": "dave"}, 422), ({"limit": 1}, 422)):
+        for body, code in (({"token": "nobody", "limit": 1}, 400), ({"token": "dave"}, 400), ({"limit": 1}, 400)):
             assert boss.post("/set_token_limit", json=body).status_code == code
         assert boss.delete(f"/emulators/{emulator_id}").json()["code"] == 0
     service.tokens.revoke("dave")
