@@ -88,6 +88,7 @@ class VMHost:
         self._check_every = check_every
         self._speaks = self._joined = False
         self._dead_looked_for = 0.0
+        self._quarantined: set[str] = set()
         self._progress = BootProgress(time.monotonic())
         self._stop = threading.Event()
         self._jobs = Jobs(self._side, num_vms, retry_after)
@@ -152,6 +153,7 @@ class VMHost:
             beat = self._side.beat()
         self._register_missing({vm.vm_id for vm in beat.vms})
         self._tell_progress([vm.state for vm in beat.vms])
+        self._suspect_all({vm.vm_id for vm in beat.vms if vm.state is VMState.ERROR})
         waits = [self._side.silent_after / 3, max(beat.next_timer_in, 0.01)]
         gates_close = True  # where one does not, none does, and each takes its time
         for vm in beat.vms:
@@ -165,6 +167,13 @@ class VMHost:
             machine.fence = max(machine.fence, vm.fence)
             waits.append(self._attend(machine, vm))
         return min(waits) if self._progress.done else min(*waits, SAY_EVERY_SECONDS)
+
+    def _suspect_all(self, quarantined: set[str]) -> None:
+        """Has the free VMs checked at once when one is quarantined anew: all of them may come from a service that ended."""
+        if quarantined - self._quarantined:
+            for machine in self._machines.values():
+                machine.checked_at = float("-inf")
+        self._quarantined = quarantined
 
     def _tell_progress(self, states: list[VMState]) -> None:
         if (sentence := self._progress.sentence(states, time.monotonic())) is not None:
