@@ -98,7 +98,7 @@ def answered(request: Request, patience: float) -> Exchange[httpx.Response]:
 def acquired(
     body: Mapping[str, Any], timeout: float, patience: float, while_waiting: WhileWaiting | None
 ) -> Exchange[LeaseState]:
-    """Acquires a desktop with its item set up.
+    """Acquires a desktop with its item set up; goes on waiting when the service is killed and started again.
 
     Args:
         body: As of `wanted`.
@@ -111,7 +111,23 @@ def acquired(
         DesktopServiceError: The service refuses it.
     """
     until = time.monotonic() + timeout
-    named = {**body, "key": new_key(), "wait_seconds": min(POLL_SECONDS, timeout)}
+    while True:
+        try:
+            return (yield from _waited_for(body, timeout, until, patience, while_waiting))
+        except LeaseOver as error:
+            if error.failure_class is not None or time.monotonic() > until:
+                raise
+        yield Pause(
+            _LONGEST_PAUSE
+        )  # it ended with the service, before there was a desktop: the one started since is asked
+
+
+def _waited_for(
+    body: Mapping[str, Any], timeout: float, until: float, patience: float, while_waiting: WhileWaiting | None
+) -> Exchange[LeaseState]:
+    """Begins one lease and waits for its desktop; arguments as for `acquired`, and when to give up."""
+    left = max(0.0, until - time.monotonic())
+    named = {**body, "key": new_key(), "wait_seconds": min(POLL_SECONDS, left)}
     reply = yield from answered(Request("POST", "/leases", named), patience)
     state = LeaseState.from_json(reply.json())
     path = f"/leases/{state.lease_id}"

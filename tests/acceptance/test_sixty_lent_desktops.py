@@ -57,7 +57,7 @@ def _tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(name="wanted", scope="module")
 def _wanted(tasks: Path) -> Scores:
     items = load_items(tasks).items
-    wanted = {f"{item.id}#{index}": float(index % 2 == 0) for item in items for index in range(PER_ITEM)}
+    wanted: Scores = {f"{item.id}#{index}": float(index % 2 == 0) for item in items for index in range(PER_ITEM)}
     assert len(wanted) == ROLLOUTS
     return wanted
 

@@ -1,4 +1,4 @@
-"""A host whose VMs are lent by a service that is killed: none is granted that the service no longer lends, and all are lent anew."""
+"""A host whose VMs are lent by a service that is killed: none that is no longer lent is granted, and all are lent anew."""
 
 from __future__ import annotations
 

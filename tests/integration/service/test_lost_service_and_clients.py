@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from rollout_tasks.service_client import AsyncDesktopClient, DesktopClient, LeaseOver, ServiceUnreachable
 from tests.conftest import ValkeyServer
-from tests.integration.service.desktop_service import LEASE_TTL, DesktopService, acquired, act, all_free
+from tests.integration.service.desktop_service import LEASE_TTL, OPERATOR, DesktopService, acquired, act, all_free
 from tests.virtual_machines import wait_until
 from vm_pool.pool import VMPool
 
@@ -56,7 +59,11 @@ def test_a_killed_clients_desktop_comes_back(own_service: DesktopService, lent_p
     client.wait()
     wait_until(lambda: all_free(lent_pool), seconds=TTL + GRACE)
     with own_service.client(token) as same:
-        assert same.get(f"/leases/{lease_id}").json()["end"]["error"] == "its client was silent for 2 s"
+        path = f"/leases/{lease_id}"
+        wait_until(
+            lambda: same.get(path).json()["end"], seconds=10
+        )  # its process says so after it gave the desktop back
+        assert same.get(path).json()["end"]["error"] == "its client was silent for 2 s"
         assert acquired(same)["state"] == "ready"  # its quota is free again
     own_service.tokens.revoke("killed")
 
@@ -123,3 +130,53 @@ def test_a_killed_service_tells_its_clients_and_gives_the_desktops_back(
         assert fresh["fence"] != lease["fence"]
         boss.delete(f"/leases/{fresh['lease_id']}")
         wait_until(lambda: not any(process.is_running() for process in below), seconds=20)
+
+
+ENDED = "the lease ended when the service did"
+
+
+def test_threads_live_through_the_end_of_the_service(own_service: DesktopService, lent_pool: VMPool) -> None:
+    with DesktopClient(own_service.url, OPERATOR) as client, ThreadPoolExecutor(3) as threads:
+        held = [client.acquire(item="one") for _ in range(2)]
+        waits = threads.submit(client.acquire)
+        wait_until(lambda: lent_pool.status().waiters, seconds=20)
+        own_service.kill()
+        acts, lists = threads.submit(held[0].act, "work"), threads.submit(client.items)
+        with DesktopClient(own_service.url, OPERATOR, patience=1) as other, pytest.raises(ServiceUnreachable):
+            other.items()
+        own_service.start()
+        with pytest.raises(LeaseOver, match=ENDED) as told:
+            acts.result(60)
+        assert told.value.status == 410
+        assert set(lists.result(60)) == {"one", "two"}
+        wait_until(lambda: all(isinstance(lease.lost, LeaseOver) for lease in held), seconds=20)
+        for lease in held:
+            lease.release()  # harmless
+        fresh = waits.result(60)  # whoever has waited has waited on
+        assert fresh.act("work").turn == 1
+        fresh.release()
+
+
+def test_coroutines_live_through_the_end_of_the_service(own_service: DesktopService, lent_pool: VMPool) -> None:
+    async def run() -> None:
+        async with AsyncDesktopClient(own_service.url, OPERATOR) as client:
+            held = [await client.acquire(item="one") for _ in range(2)]
+            waits = asyncio.create_task(client.acquire())
+            await asyncio.to_thread(wait_until, lambda: lent_pool.status().waiters, seconds=20)
+            own_service.kill()
+            acts, lists = asyncio.create_task(held[0].act("work")), asyncio.create_task(client.items())
+            async with AsyncDesktopClient(own_service.url, OPERATOR, patience=1) as other:
+                with pytest.raises(ServiceUnreachable):
+                    await other.items()
+            await asyncio.to_thread(own_service.start)
+            with pytest.raises(LeaseOver, match=ENDED) as told:
+                await acts
+            assert told.value.status == 410
+            assert set(await lists) == {"one", "two"}
+            for lease in held:
+                await lease.release()  # harmless
+            fresh = await waits  # whoever has waited has waited on
+            assert (await fresh.act("work")).turn == 1
+            await fresh.release()
+
+    asyncio.run(run())
