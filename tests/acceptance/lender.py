@@ -70,7 +70,9 @@ class Lender:
         environment |= {"PYTHONPATH": str(REPOSITORY), "REDIS_URL": self.valkey.url}
         environment |= {"ROLLOUT_SERVICE_TOKENS": f"boss:{OPERATOR}"}
         with (self.folder / "log").open("ab") as log:
-            return subprocess.Popen([*_COMMAND, *words], cwd=self.folder, env=environment, stderr=log)
+            return subprocess.Popen(
+                [*_COMMAND, *words], cwd=self.folder, env=environment, stderr=log, start_new_session=True
+            )
 
     def _answers(self) -> bool:
         assert self._service.poll() is None, self.said()

@@ -191,6 +191,19 @@ def test_what_a_killed_host_had_lent_is_given_back(
     assert provider.reap_leftovers("host") == []
 
 
+def test_what_killed_hosts_of_other_names_had_lent_is_given_back(
+    provider: RemoteProvider, service: EmulatorService, tmp_path: Path
+) -> None:
+    killed(started_host(service, 2))
+    with emulator_service() as another:
+        assert remote(another).reap_leftovers("run-of-today") == []
+    assert len(service.lent) == 2
+
+    assert sorted(provider.reap_leftovers("run-of-today")) == ["host-0", "host-1"]
+
+    assert (service.lent, records(tmp_path)) == ({}, [])
+
+
 def test_what_was_being_started_is_named(
     provider: RemoteProvider, service: EmulatorService, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -216,6 +229,7 @@ def test_a_living_hosts_desktops_are_left_alone(
     with pytest.raises(VMsInUse, match="uses host-0: stop that one"):
         provider.reap_leftovers("host")
 
+    assert provider.reap_leftovers("run-of-today") == []
     assert len(service.lent) == 2
     killed(host)
     provider.reap_leftovers("host")

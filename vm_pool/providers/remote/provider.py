@@ -10,15 +10,15 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
-from vm_pool.errors import ProviderError
+from vm_pool.errors import ProviderError, VMsInUse
 from vm_pool.providers.base import CONNECT_SECONDS
-from vm_pool.providers.folder_lock import wait_until_unused
+from vm_pool.providers.folder_lock import abandoned, wait_until_unused
 from vm_pool.providers.guest_server import DesktopUnwell, screenshot
 from vm_pool.providers.leftovers import end_each
 from vm_pool.providers.remote.emulator_service import Emulator, EmulatorService, ServiceError
 from vm_pool.providers.remote.options import TOKEN_VARIABLE, RemoteOptions, token
 from vm_pool.providers.remote.port_connection import connected
-from vm_pool.providers.remote.records import Record, folder_of, left_in, recorded
+from vm_pool.providers.remote.records import Record, folder_of, left_in, recorded, state_folder
 from vm_pool.states import Endpoint
 
 _SCREENSHOT_SECONDS = 30.0
@@ -109,10 +109,12 @@ class RemoteProvider:
             record.forget()
 
     def reap_leftovers(self, host_id: str) -> Sequence[str]:
-        """Gives back what a killed predecessor had lent."""
+        """Gives back what a killed predecessor had lent, and what killed hosts of other names on this machine had of this service."""
         left = recorded(host_id)
         wait_until_unused(map(folder_of, left))
-        return end_each(left, self._end_leftover)
+        ended = end_each(left, self._end_leftover)
+        others = [folder.name for folder in abandoned(state_folder())]
+        return [*ended, *end_each(filter(self._is_of_service, others), self._end_leftover)]
 
     def _start(self, vm_id: str, record: Record) -> Endpoint:
         record.write(self.options.url, "")
@@ -133,6 +135,11 @@ class RemoteProvider:
         if emulator is None:
             raise RuntimeError(f"{vm_id} is not running")
         return emulator
+
+    def _is_of_service(self, vm_id: str) -> bool:
+        with suppress(VMsInUse):  # another host is giving it back
+            return any(url == self.options.url for url, _ in left_in(vm_id))
+        return False
 
     def _end_leftover(self, vm_id: str) -> bool:
         """Gives back what an earlier process had; returns whether there was anything."""
