@@ -9,12 +9,13 @@ import sys
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
 from benchmark.report import read_report
 from tests.acceptance.commands import rollouts
 from tests.conftest import REPOSITORY, free_port
-from tests.desktops import needs_local_desktops
+from tests.desktops import needs_local_desktops, traces
 from tests.virtual_machines import wait_until
 from vm_pool.providers.remote.options import TOKEN_VARIABLE
 
@@ -28,13 +29,8 @@ LENDER = ("--provider-name", "local", "--provider-option", "profile=core", "--nu
 def test_examples_score_as_on_desktops_of_ones_own(tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     (tmp_path / "lender").mkdir()
-    command = [sys.executable, "-m", "rollout_tasks.cli.main", "desktops", "serve", "--port", url.rpartition(":")[2]]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("REDIS_", "ROLLOUT_"))}
-    environment |= {"PYTHONPATH": str(REPOSITORY), "ROLLOUT_SERVICE_TOKENS": f"boss:{OPERATOR}"}
-    with (tmp_path / "log").open("wb") as log:
-        lender = subprocess.Popen([*command, *LENDER], cwd=tmp_path / "lender", env=environment, stderr=log)
+    lender = started(tmp_path, url)
     try:
-        wait_until(lambda: answers(url), seconds=120)
         options = ["--data-path", str(REPOSITORY / "examples" / "desktop"), "--limit", "4", "--provider", "remote"]
         options += ["--provider-option", f"url={url}", "--provider-option", "through_service=true"]
         options += ["--num-vms", "2", "--num-rollouts", "2", "--run-id", "lent"]
@@ -45,8 +41,47 @@ def test_examples_score_as_on_desktops_of_ones_own(tmp_path: Path) -> None:
         with httpx.Client(headers={"Authorization": f"Bearer {OPERATOR}"}) as client:
             assert client.get(f"{url}/emulators").json() == [], "each was given back"
     finally:
-        lender.send_signal(signal.SIGTERM)
-        assert lender.wait(120) == 0, (tmp_path / "log").read_text()
+        ended(lender, tmp_path)
+
+
+def test_what_a_killed_service_had_started_ends_and_it_can_be_started_again(tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    (tmp_path / "lender").mkdir()
+    lender = started(tmp_path, url)
+    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {OPERATOR}"}, timeout=120) as client:
+        before = client.post("/start_emulator").json()["data"]
+        below = psutil.Process(lender.pid).children(recursive=True)
+        vm_id = client.get(f"/emulator_status/{before['emulator_id']}").json()["container_id"]
+        assert traces(vm_id)
+        lender.kill()
+        lender.wait()
+        wait_until(lambda: not any(process.is_running() for process in below))
+        wait_until(lambda: not traces(vm_id.rpartition("-")[0] + "-"))
+        lender = started(tmp_path, url)
+        try:
+            assert client.get(f"/emulator_status/{before['emulator_id']}").status_code == 404
+            after = client.post("/start_emulator").json()
+            assert client.delete(f"/emulators/{after['data']['emulator_id']}").status_code == 200
+        finally:
+            ended(lender, tmp_path)
+    assert not traces(vm_id.rpartition("-")[0] + "-")
+
+
+def started(folder: Path, url: str) -> subprocess.Popen[bytes]:
+    """The service in its simple form, with a Valkey and a VM host of its own."""
+    command = [sys.executable, "-m", "rollout_tasks.cli.main", "desktops", "serve", "--port", url.rpartition(":")[2]]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("REDIS_", "ROLLOUT_"))}
+    environment |= {"PYTHONPATH": str(REPOSITORY), "ROLLOUT_SERVICE_TOKENS": f"boss:{OPERATOR}"}
+    with (folder / "log").open("ab") as log:
+        lender = subprocess.Popen([*command, *LENDER], cwd=folder / "lender", env=environment, stderr=log)
+    wait_until(lambda: answers(url), seconds=120)
+    return lender
+
+
+def ended(lender: subprocess.Popen[bytes], folder: Path) -> None:
+    """Ends it as a supervisor does."""
+    lender.send_signal(signal.SIGTERM)
+    assert lender.wait(120) == 0, (folder / "log").read_text(encoding="utf-8")
 
 
 def answers(url: str) -> bool:

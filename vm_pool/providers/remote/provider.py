@@ -109,7 +109,7 @@ class RemoteProvider:
             record.forget()
 
     def reap_leftovers(self, host_id: str) -> Sequence[str]:
-        """Gives back what a killed predecessor had lent, and what killed hosts of other names on this machine had of this service."""
+        """Gives back what a killed predecessor had lent, and what killed hosts of other names had of the same service."""
         left = recorded(host_id)
         wait_until_unused(map(folder_of, left))
         ended = end_each(left, self._end_leftover)
