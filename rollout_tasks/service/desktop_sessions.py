@@ -239,7 +239,12 @@ class DesktopSessions:
             raise SessionRefused(
                 "a session's name has 1 to 100 letters, digits, '_', '.' and '-', a letter or digit first"
             )
-        order = SessionOrder(session_id, item, self.config, self.folder_of(session_id), index, lends_ports)
+        config = self.config
+        if lends_ports:  # its client uses the desktop alone, and may record it: a guest makes one recording at a time
+            config = config.model_copy(
+                update={"desktop": config.desktop.model_copy(update={"enable_recording": False})}
+            )
+        order = SessionOrder(session_id, item, config, self.folder_of(session_id), index, lends_ports)
         with self._lock:
             if (known := self._same(order)) is not None:
                 return known

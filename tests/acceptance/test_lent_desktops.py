@@ -61,7 +61,11 @@ def test_what_a_killed_service_had_started_ends_and_it_can_be_started_again(tmp_
         try:
             assert client.get(f"/emulator_status/{before['emulator_id']}").status_code == 404
             after = client.post("/start_emulator").json()
-            assert client.delete(f"/emulators/{after['data']['emulator_id']}").status_code == 200
+            emulator_id = after["data"]["emulator_id"]
+            assert client.delete(f"/emulators/{emulator_id}").status_code == 200
+            kept = {file["name"] for file in client.get(f"/leases/{emulator_id}/record").json()["files"]}
+            assert "session.json" in kept
+            assert "recording.mp4" not in kept, "the recording is its client's"
         finally:
             ended(lender, tmp_path)
     assert not traces(vm_id.rpartition("-")[0] + "-")
