@@ -106,6 +106,11 @@ def test_a_client_reaches_no_vm_that_is_evaluated_or_given_back(
     assert closed == [True, True]
     expired = opened(limits={"max_seconds": 1}).acquire("one")
     wait_until(lambda: expired.closed, seconds=20)
+def test_a_desktop_whose_ports_are_lent_is_not_recorded(opened: Opened) -> None:
+    """Its client may record it, and a guest makes one recording at a time."""
+    sessions = opened()
+    lent, played = (sessions.begin(ITEMS[0], lends_ports=lends) for lends in (True, False))
+    assert [one.order.config.desktop.enable_recording for one in (lent, played)] == [False, True]
 
 
 def test_an_item_is_played_to_its_score(opened: Opened, pool: VMPool, tmp_path: Path) -> None:
