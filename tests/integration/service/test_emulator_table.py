@@ -35,7 +35,6 @@ NO_TOKEN = {"message": "Token required", "code": 401}
 UNKNOWN_TOKEN = {"message": str, "code": 403}
 NO_EMULATOR = {"message": "Emulator not found", "code": 404}
 OVER_QUOTA = {"message": str, "code": 429}
-PROBLEM = {"message": str, "code": int}
 
 
 @dataclass(frozen=True)
@@ -73,41 +72,47 @@ ROUTES = [
         "GET", "/emulator_status/{id}", {**SHOWN, "status": "running"}, missing={**NO_EMULATOR, "status": "not_found"}
     ),
 ]
+STOP = ROUTES[2]
 ASKING = [(route, place) for route in ROUTES for place in PLACES]
 NAMING = [(route, place) for route, place in ASKING if route.names_one]
 STARTING = [(route, place) for route, place in ASKING if route.starts]
 
 
 @pytest.fixture(scope="module")
-def emulator(service: DesktopService, token: str) -> Iterator[str]:
+def plain(service: DesktopService) -> Iterator[httpx.Client]:
+    """A client without a token; one for all, as each takes longer to make than its request."""
+    with service.client("") as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def emulator(plain: httpx.Client, token: str) -> Iterator[str]:
     """One that is lent during most of this table."""
-    with service.client(token) as client:
-        emulator_id = started(client)
-        yield emulator_id
-        client.delete(f"/emulators/{emulator_id}")
+    emulator_id = started(plain, token)
+    yield emulator_id
+    plain.delete(f"/emulators/{emulator_id}", headers=bearer(token))
 
 
-def started(client: httpx.Client) -> str:
-    reply = client.post("/start_emulator")
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def started(plain: httpx.Client, token: str) -> str:
+    reply = plain.post("/start_emulator", headers=bearer(token))
     assert reply.status_code == 200, reply.text
     return str(reply.json()["data"]["emulator_id"])
 
 
-def asked(service: DesktopService, route: Route, place: str, token: str, emulator_id: str = "") -> httpx.Response:
+def asked(plain: httpx.Client, route: Route, place: str, token: str, emulator_id: str = "") -> httpx.Response:
     """The reply to a request with the token in one of three places; with no token if it is empty."""
     body = (
         None if route.body is None else {name: str(value).format(id=emulator_id) for name, value in route.body.items()}
     )
-    headers, query = {}, {}
-    if place == "header" and token:
-        headers["Authorization"] = f"Bearer {token}"
-    elif place == "body":
+    if place == "body":
         body = {**(body or {}), "token": token}
-    elif place == "query":
-        query["token"] = token
-    with service.client("") as client:
-        path = route.path.format(id=emulator_id)
-        return client.request(route.method, path, json=body, params=query, headers=headers)
+    query = {"token": token} if place == "query" else None
+    headers = bearer(token) if place == "header" else None
+    return plain.request(route.method, route.path.format(id=emulator_id), json=body, params=query, headers=headers)
 
 
 def check(reply: httpx.Response, status: int, fields: Any, token: str = "", emulator_id: str = "") -> None:
@@ -137,46 +142,44 @@ def differing(said: Any, wanted: Any, sent: Mapping[str, str], where: str = "$")
 
 
 @pytest.mark.parametrize(("route", "place"), ASKING, ids=str)
-def test_200(service: DesktopService, token: str, emulator: str, route: Route, place: str) -> None:
-    with service.client(token) as client:
-        if route.names_one and route.method != "GET":  # it stops one of its own
-            own = started(client)
-            check(asked(service, route, place, token, own), 200, route.reply, token, own)
-            return
-        reply = asked(service, route, place, token, emulator)
-        check(reply, 200, route.reply, token, emulator)
-        if route.starts:
-            stop = ROUTES[2]
-            check(asked(service, stop, place, token, reply.json()["data"]["emulator_id"]), 200, STOPPED)
+def test_200(plain: httpx.Client, token: str, emulator: str, route: Route, place: str) -> None:
+    if route.names_one and route.method != "GET":  # it stops one of its own
+        own = started(plain, token)
+        check(asked(plain, route, place, token, own), 200, route.reply, token, own)
+        return
+    reply = asked(plain, route, place, token, emulator)
+    check(reply, 200, route.reply, token, emulator)
+    if route.starts:
+        check(asked(plain, STOP, place, token, reply.json()["data"]["emulator_id"]), 200, STOPPED)
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=str)
 @pytest.mark.parametrize("place", PLACES)
-def test_401(service: DesktopService, emulator: str, route: Route, place: str) -> None:
-    reply = asked(service, route, place, "", emulator)
+def test_401(plain: httpx.Client, emulator: str, route: Route, place: str) -> None:
+    reply = asked(plain, route, place, "", emulator)
     check(reply, 401, NO_TOKEN)
     assert reply.headers["www-authenticate"] == "Bearer"
 
 
 @pytest.mark.parametrize(("route", "place"), ASKING, ids=str)
-def test_403(service: DesktopService, emulator: str, route: Route, place: str) -> None:
-    check(asked(service, route, place, "a token that nobody made", emulator), 403, UNKNOWN_TOKEN)
+def test_403(plain: httpx.Client, emulator: str, route: Route, place: str) -> None:
+    check(asked(plain, route, place, "a token that nobody made", emulator), 403, UNKNOWN_TOKEN)
 
 
 @pytest.mark.parametrize(("route", "place"), NAMING, ids=str)
-def test_403_for_others(service: DesktopService, emulator: str, other: str, route: Route, place: str) -> None:
+def test_403_for_others(plain: httpx.Client, emulator: str, other: str, route: Route, place: str) -> None:
     forbidden = {"message": "Forbidden: token does not own this emulator", "code": 403}
-    check(asked(service, route, place, other, emulator), 403, forbidden)
+    check(asked(plain, route, place, other, emulator), 403, forbidden)
 
 
 @pytest.mark.parametrize(("route", "place"), NAMING, ids=str)
-def test_404(service: DesktopService, token: str, route: Route, place: str) -> None:
-    check(asked(service, route, place, token, str(uuid.uuid4())), 404, route.missing)
+def test_404(plain: httpx.Client, token: str, route: Route, place: str) -> None:
+    check(asked(plain, route, place, token, str(uuid.uuid4())), 404, route.missing)
 
 
 @pytest.mark.parametrize(("route", "place"), STARTING, ids=str)
-def test_429(service: DesktopService, other: str, route: Route, place: str) -> None:
-    check(asked(service, route, place, other), 429, OVER_QUOTA)
+def test_429(plain: httpx.Client, other: str, route: Route, place: str) -> None:
+    check(asked(plain, route, place, other), 429, OVER_QUOTA)
 
 
 @pytest.fixture(scope="module")
@@ -199,23 +202,20 @@ def other(service: DesktopService) -> Iterator[str]:
     ids=lambda one: str(one)[:30],
 )
 def test_set_token_limit(
-    service: DesktopService, other: str, sent: str, body: dict[str, Any], status: int, fields: dict[str, Any]
+    plain: httpx.Client, other: str, sent: str, body: dict[str, Any], status: int, fields: dict[str, Any]
 ) -> None:
     del other  # it must be there first
-    with service.client(sent) as client:
-        check(client.post("/set_token_limit", json=body), status, fields)
+    check(plain.post("/set_token_limit", json=body, headers=bearer(sent)), status, fields)
 
 
 @pytest.mark.parametrize("body", [{}, {"emulator_id": ""}, {"emulator_id": None}], ids=str)
-def test_a_stop_names_an_emulator(service: DesktopService, token: str, body: dict[str, Any]) -> None:
-    with service.client(token) as client:
-        check(client.post("/stop_emulator", json=body), 400, {"message": str, "code": 400})
+def test_a_stop_names_an_emulator(plain: httpx.Client, token: str, body: dict[str, Any]) -> None:
+    check(plain.post("/stop_emulator", json=body, headers=bearer(token)), 400, {"message": str, "code": 400})
 
 
 @pytest.mark.parametrize("token_sent", [OPERATOR, ""], ids=["a token", "none"])
-def test_ping(service: DesktopService, token_sent: str) -> None:
-    with service.client(token_sent) as client:
-        check(client.get("/ping"), 200, {"message": str})
+def test_ping(plain: httpx.Client, token_sent: str) -> None:
+    check(plain.get("/ping", headers=bearer(token_sent)), 200, {"message": str})
 
 
 def test_the_clients_own_order_of_calls(service: DesktopService, token: str) -> None:
