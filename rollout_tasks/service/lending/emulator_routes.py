@@ -159,14 +159,13 @@ class EmulatorRoutes:
         return json_reply(200, messages.Said(message="Emulator stopped successfully", code=0))
 
     async def _one(self, request: Request, asker: _Asker) -> Response:
-        lent = self._known(request.path_params["emulator_id"], asker.holder)
         try:
-            lent = self._known(request.path_params["emulator_id"])
+            lent = self._known(request.path_params["emulator_id"], asker.holder)
         except Refusal as refusal:
+            if refusal.status != 404:
+                raise
             body = messages.EmulatorProblem(message=refusal.sentence, code=refusal.status, status="not_found")
             return json_reply(refusal.status, body)
-        if not (asker.holder.operator or lent.owner == asker.holder.owner):
-            raise Refusal(403, "Forbidden: token does not own this emulator")
         shown = self._shown_emulator(lent, asker).model_dump(exclude={"start_time"})
         return json_reply(200, messages.EmulatorStatus(status="running", **shown))
 
@@ -281,8 +280,6 @@ class EmulatorRoutes:
                 if holder.operator or one.owner == holder.owner:
                     return one
                 raise Refusal(403, "Forbidden: token does not own this emulator")
-        raise Refusal(404, _NOT_FOUND)
-                return one
         raise Refusal(404, "Emulator not found")
 
     @staticmethod

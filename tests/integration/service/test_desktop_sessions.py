@@ -106,6 +106,8 @@ def test_a_client_reaches_no_vm_that_is_evaluated_or_given_back(
     assert closed == [True, True]
     expired = opened(limits={"max_seconds": 1}).acquire("one")
     wait_until(lambda: expired.closed, seconds=20)
+
+
 def test_a_desktop_whose_ports_are_lent_is_not_recorded(opened: Opened) -> None:
     """Its client may record it, and a guest makes one recording at a time."""
     sessions = opened()
@@ -318,7 +320,6 @@ import sys, time
 from pathlib import Path
 from benchmark.items import Item
 from rollout_tasks.config import parse_config
-from rollout_tasks.service import session_ends
 from rollout_tasks.service.desktop_sessions import DesktopSessions
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""What the servers of commands listen with."""
+"""What the servers of commands listen with, and the addresses that they name."""
 
 from __future__ import annotations
 
 import socket
 
-from rollout_tasks.cli.listening import listener
+import pytest
+
+from rollout_tasks.cli.listening import listener, url_of
 
 
 def test_what_a_server_says_in_small_pieces_is_not_held_back() -> None:
@@ -12,16 +14,9 @@ def test_what_a_server_says_in_small_pieces_is_not_held_back() -> None:
         connection, _ = listening.accept()
         with connection:
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
-"""The address that a server's log names can be put into a browser, whatever its family."""
-
-from __future__ import annotations
-
-import pytest
-
-from rollout_tasks.cli import listening
 
 
 @pytest.mark.parametrize(("host", "shown"), [("127.0.0.1", "127.0.0.1"), ("::1", "[::1]")])
-def test_an_address_is_shown_as_a_url(host: str, shown: str) -> None:
-    with listening.listener(host, 0) as listener:
-        assert listening.url_of(listener) == f"http://{shown}:{listener.getsockname()[1]}"
+def test_an_address_can_be_put_into_a_browser_whatever_its_family(host: str, shown: str) -> None:
+    with listener(host, 0) as listening:
+        assert url_of(listening) == f"http://{shown}:{listening.getsockname()[1]}"
