@@ -1,4 +1,4 @@
-"""The desktop service as an ASGI application: leases, their WebSocket, the older routes, and the document of all of them."""
+"""The desktop service as an ASGI application: leases, their WebSocket, MCP, the older routes, and the document of the routes."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from rollout_tasks.service.lending.http_requests import answering, json_reply, w
 from rollout_tasks.service.lending.lease_calls import LeaseCalls
 from rollout_tasks.service.lending.lease_routes import LeaseRoutes
 from rollout_tasks.service.lending.lease_socket import PATH, LeaseSocket
+from rollout_tasks.service.lending.mcp_address import PATH as MCP_PATH
+from rollout_tasks.service.lending.mcp_address import McpAddress
 from rollout_tasks.service.lending.openapi import document, routes
 from rollout_tasks.service.lending.places import WaitingPlaces
 from rollout_tasks.service.lending.port_socket import PATH as PORT_PATH
@@ -35,6 +37,7 @@ def served(calls: LeaseCalls, holders: TokenHolders, places: WaitingPlaces | Non
     """
     operations = [*LeaseRoutes(calls, holders).operations(), *EmulatorRoutes(calls, holders, places).operations()]
     described = document(operations)
+    mcp_address = McpAddress(calls, holders)
 
     async def show_document(_request: Request) -> Response:
         return json_reply(200, described)
@@ -44,10 +47,12 @@ def served(calls: LeaseCalls, holders: TokenHolders, places: WaitingPlaces | Non
             *routes(operations),
             Route(DOCUMENT_PATH, answering(show_document), methods=["GET"]),
             *(Route(path, answering(_not_a_socket), methods=["GET"]) for path in (PATH, PORT_PATH)),
+            Route(MCP_PATH, mcp_address, methods=["POST"]),
             WebSocketRoute(PATH, LeaseSocket(calls, holders).serve),
             WebSocketRoute(PORT_PATH, PortSocket(calls, holders).serve),
         ],
         exception_handlers={HTTPException: when_http_refuses},
+        lifespan=mcp_address.lifespan,
     )
     application.router.redirect_slashes = False  # a redirect would be answered without a token
     return ClientPresence(application)
