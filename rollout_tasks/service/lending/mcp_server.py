@@ -42,19 +42,20 @@ def session_manager(tools: McpTools) -> StreamableHTTPSessionManager:
     """Returns what answers requests whose scope has a `HOLDER`."""
 
     async def list_tools(_context: Any, _params: Any) -> ListToolsResult:
-        return ListToolsResult(tools=[_described(one) for one in tools.tools.values()])
+        return ListToolsResult(tools=[described(one) for one in tools.tools.values()])
 
     async def call_tool(context: Any, params: CallToolRequestParams) -> CallToolResult:
         if params.name not in tools.tools:
             raise MCPError(INVALID_PARAMS, f"there is no tool {one_line(params.name[:100])!r}")
         try:
-            return _result(await tools.call(context.request.scope[HOLDER], params.name, params.arguments or {}))
+            return result(await tools.call(context.request.scope[HOLDER], params.name, params.arguments or {}))
         except Refusal as refusal:
-            return _refused(refusal)
+            return refused(refusal)
         except Exception:  # answers for the call: a client must not hang, or be told a traceback
             logger.exception("the tool %s failed", params.name)
-            return _refused(Refusal(503, "the service failed to answer; its log says why"))
+            return refused(Refusal(503, "the service failed to answer; its log says why"))
 
+    logging.getLogger("mcp").setLevel(logging.WARNING)  # it tells of each request
     server = Server(
         "desktops",
         title="Desktops",
@@ -66,7 +67,8 @@ def session_manager(tools: McpTools) -> StreamableHTTPSessionManager:
     return StreamableHTTPSessionManager(server, json_response=True, stateless=True)
 
 
-def _described(tool: McpTool) -> Tool:
+def described(tool: McpTool) -> Tool:
+    """Returns a tool as clients see it."""
     schema = tool.arguments.model_json_schema()
     schema.pop("description", None)  # it is for readers of the code
     annotations = ToolAnnotations(
@@ -80,7 +82,7 @@ def _described(tool: McpTool) -> Tool:
     )
 
 
-def _result(reply: Reply) -> CallToolResult:
+def result(reply: Reply) -> CallToolResult:
     """Returns a reply as content: first the facts as JSON, then each text, then each picture."""
     facts = json.dumps(storable_json(reply.facts, _DEEPEST), ensure_ascii=False)
     content: list[ContentBlock] = [TextContent(text=text) for text in (facts, *map(storable, reply.texts))]
@@ -88,7 +90,7 @@ def _result(reply: Reply) -> CallToolResult:
     return CallToolResult(content=content)
 
 
-def _refused(refusal: Refusal) -> CallToolResult:
+def refused(refusal: Refusal) -> CallToolResult:
     """Returns a refusal as a sentence for the model, and for programs with the status that HTTP would give."""
     said = json.loads(bytes(problem(refusal).body))
     sentence = storable(said["detail"])
