@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -15,11 +16,13 @@ from starlette.types import Message, Receive, Scope, Send
 from rollout_tasks.http_services.token_holders import TokenHolder, TokenHolders
 from rollout_tasks.service.lending.http_requests import body_of, headers_of, holder_of, json_reply, object_in, problem
 from rollout_tasks.service.lending.lease_calls import LeaseCalls
-from rollout_tasks.service.lending.mcp_tools import McpTools
+from rollout_tasks.service.lending.mcp_tools import HOLDER, McpTools
 from rollout_tasks.service.lending.refusal import Refusal
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+logger = logging.getLogger(__name__)
 
 PATH = "/mcp"
 _THIS_MACHINE = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -70,8 +73,6 @@ class McpAddress:
         receive: Receive,
         send: Send,
     ) -> None:
-        from rollout_tasks.service.lending.mcp_server import HOLDER  # here, because it needs the package mcp
-
         unread: list[Message] = [{"type": "http.request", "body": content, "more_body": False}]
 
         async def receive_again() -> Message:
@@ -84,7 +85,8 @@ def _manager(tools: McpTools) -> StreamableHTTPSessionManager | None:
     """Returns what answers; None without its package."""
     try:
         from rollout_tasks.service.lending import mcp_server  # here, because its package is optional
-    except ImportError:
+    except ImportError as error:
+        logger.info("MCP clients are not served at %s: %s", PATH, error)
         return None
     return mcp_server.session_manager(tools)
 

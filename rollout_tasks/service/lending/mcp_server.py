@@ -25,15 +25,13 @@ from mcp_types import (
     ToolAnnotations,
 )
 
-from rollout_tasks.service.lending.http_requests import problem
-from rollout_tasks.service.lending.mcp_tools import McpTool, McpTools, Reply
+from rollout_tasks.service.lending.http_requests import LARGEST_BODY, problem
+from rollout_tasks.service.lending.mcp_tools import HOLDER, McpTool, McpTools, Reply
 from rollout_tasks.service.lending.refusal import Refusal
 from rollout_tasks.unicode_text import one_line, storable, storable_json
 
 logger = logging.getLogger(__name__)
 
-HOLDER = "rollout_tasks.holder"
-"""Where a request's scope says whose it is."""
 _DEEPEST = 100
 """Levels of what is answered; tasks that come from outside have fewer."""
 
@@ -64,7 +62,9 @@ def session_manager(tools: McpTools) -> StreamableHTTPSessionManager:
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
-    return StreamableHTTPSessionManager(server, json_response=True, stateless=True)
+    # Bodies are bounded before they come here, but numbers may have grown as they were written anew.
+    most = 8 * LARGEST_BODY
+    return StreamableHTTPSessionManager(server, json_response=True, stateless=True, max_request_body_size=most)
 
 
 def described(tool: McpTool) -> Tool:

@@ -22,6 +22,8 @@ from rollout_tasks.service.lending.lease_book import LentDesktop
 from rollout_tasks.service.lending.lease_calls import LeaseCalls
 from rollout_tasks.service.lending.refusal import Refusal
 
+HOLDER = "rollout_tasks.holder"
+"""Where the scope of a request says whose it is."""
 _ITEMS = 100
 """Of one reply."""
 _LONGEST_QUESTION = 500
