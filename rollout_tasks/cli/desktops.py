@@ -64,6 +64,12 @@ def serve(
         float,
         typer.Option("--ttl", min=1, max=86_400, help="Seconds of its client's silence after which a lease ends."),
     ] = 60.0,
+    allow_help: Annotated[
+        bool,
+        typer.Option(
+            "--allow-help", help="Let clients have people use their desktops, too, who look at them in a browser."
+        ),
+    ] = False,
     embedded: Embedded = None,
     trust_tasks: TrustTasks = False,
 ) -> int:
@@ -86,8 +92,31 @@ def serve(
     vms = served_vms(resolved, needed=resolved.vm.use_pool, here=here, logs=resolved.output_dir / FOLDER / "logs")
     with listening.listener(host, port) as listener, vms as services:
         listening.warn_without_tls(host)
-        _serve(resolved, items, operators, listener, ttl, services, stop)
+        _serve(resolved, items, operators, listener, ttl, services, stop, allow_help=allow_help)
     return program.DONE
+
+
+@application.command("view", context_settings=program.any_spelling())
+def view(
+    lease: Annotated[str, typer.Argument(metavar="LEASE", help="The lease's id.")],
+    url: Annotated[str, typer.Option("--url", help="The service, as http://HOST:8770.")],
+    may_help: Annotated[
+        bool, typer.Option("--may-help", help="Let the person use keyboard, pointer and clipboard, too.")
+    ] = False,
+) -> None:
+    """Print an address that shows a lease's desktop in a browser, once.
+
+    It works for two minutes, for whoever opens it first; the token of the lease's
+    holder, or an operator's, comes from ROLLOUT_DESKTOPS_TOKEN.
+    """
+    from rollout_tasks.service_client import DesktopClient, DesktopServiceError  # here, because it imports httpx
+
+    address, token = _service_of_others(url)
+    with DesktopClient(address, token, patience=0) as client:
+        try:
+            typer.echo(client.view(lease, may_help=may_help))
+        except DesktopServiceError as error:
+            raise UserError(f"lease {lease}: {error}") from error
 
 
 @tokens.command("make", context_settings=program.any_spelling())
@@ -124,6 +153,21 @@ def revoke(name: Name, redis_url: RedisUrl = None) -> None:
     """Make a token worthless; the leases of its holder end within a few seconds."""
     _store(redis_url).revoke(name)
     typer.echo(f"the token of {name} is revoked")
+
+
+def _service_of_others(url: str) -> tuple[str, str]:
+    """Returns the address of a service, checked, and the token for it."""
+    from pydantic import ValidationError  # here, because other commands need none of it
+
+    from vm_pool.providers.remote.options import TOKEN_VARIABLE, RemoteOptions, token
+
+    try:
+        address = RemoteOptions(url=url).url
+    except ValidationError as error:
+        raise UserError(f"--url: {str(error.errors()[0]['msg']).removeprefix('Value error, ')}") from error
+    if not token():
+        raise UserError(f"{TOKEN_VARIABLE} is not set: it is the token of the lease's holder, or an operator's")
+    return address, token()
 
 
 def _store(redis_url: str | None) -> TokenStore:
@@ -171,6 +215,8 @@ def _serve(
     ttl: float,
     services: EmbeddedServices | None,
     stop: threading.Event,
+    *,
+    allow_help: bool,
 ) -> None:
     # Here, because wrong input needs none of it, and it is slow to import.
     from rollout_tasks.http_services.token_holders import TokenHolders
@@ -202,6 +248,8 @@ def _serve(
         application = served(calls, holders, places)
         most = most_connections(sessions.most)
         server = ends.enter_context(running_server(application, listener, most_connections=most))
+        server = ends.enter_context(running_server(served(calls, holders, places, allow_help=allow_help), listener))
+        address, bound = listener.getsockname()[:2]
         logger.info(
             "lending desktops at %s, %d at a time, %d items; %d tokens; records: %s",
             *(listening.url_of(listener), sessions.most, len(items), len(holders.users()), folder),

@@ -51,7 +51,7 @@ class PlayedSession:
         self.ports: Mapping[str, int] = {}
         """Ports of this machine that lead to the VM, by purpose, if the order lends them."""
         self.endpoint: Endpoint | None = None
-        """Where the VM itself answers, if the order lends its ports: for connections through the service."""
+        """Where the VM itself answers: for connections through the service."""
         self.pooled = False
         """Whether the VM is a pool's, to which it has to be given back."""
         self.tools: Sequence[Mapping[str, Any]] = ()
@@ -62,6 +62,8 @@ class PlayedSession:
         """The latest; None before the item is set up."""
         self.turn = 0
         self.over: str | None = None
+        self.helped = False
+        """Whether a person used the VM, too, so that what happens there is not the agent's alone."""
         self.end: SessionEnd | None = None
         """None while it goes on."""
         self.closed = False
@@ -249,7 +251,7 @@ class PlayedSession:
         if end is None:
             self._process.kill()
             died = "the process that played the session ended by itself"
-            end = SessionEnd(turns=self.turn, failure_class=FailureClass.WORKER_LOST, error=died)
+            end = SessionEnd(turns=self.turn, failure_class=FailureClass.WORKER_LOST, error=died, helped=self.helped)
         self._process.close(_PROCESS_SECONDS)
         try:
             self._when_ended(self, end)
@@ -289,4 +291,5 @@ class PlayedSession:
             failure_class=None if failure is None else FailureClass(failure),
             error=message["error"],
             stages=message["stages"],
+            helped=self.helped,
         )

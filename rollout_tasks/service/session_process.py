@@ -149,7 +149,7 @@ class SessionProcess:
                     "fence": vm.fence,
                     "pooled": order.config.vm.use_pool,
                     "ports": dict(reached.ports) if reached is not None else {},
-                    "endpoint": asdict(vm.endpoint) if order.lends_ports else None,
+                    "endpoint": asdict(vm.endpoint),
                 }
             )
             self._play(environment_class, vm, downloads)

@@ -60,6 +60,8 @@ class SessionEnd:
     error: str = ""
     stages: Mapping[str, float] = field(default_factory=dict)
     """Seconds by stage."""
+    helped: bool = False
+    """Whether a person used the desktop, too: then score and record are not the agent's alone."""
 
     @property
     def reward(self) -> float | None:

@@ -36,6 +36,8 @@ class LeaseState:
     """Why it ended, if it failed."""
     error: str
     """The sentence with which it ended; empty while it goes on."""
+    helped: bool = False
+    """Whether a person used the desktop, too, in a view."""
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> LeaseState:
@@ -95,8 +97,10 @@ class Outcome:
     turns: int
     failure_class: str | None
     error: str
+    helped: bool = False
+    """Whether a person used the desktop, too, in a view: then the score is not the agent's alone."""
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Outcome:
         """Reads the service's reply."""
-        return cls(**{name: values[name] for name in cls.__slots__})
+        return cls(**{name: values[name] for name in cls.__slots__ if name in values})

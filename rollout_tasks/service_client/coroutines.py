@@ -66,6 +66,11 @@ class AsyncDesktopClient:
         """Ends a lease by its id, as one that a program left. Harmless when it is over."""
         await self.run(exchanges.released(lease_id, self.patience))
 
+    async def view(self, lease_id: str, *, fence: int | None = None, may_help: bool = False) -> str:
+        """Returns an address where a person sees a lease's desktop; see `DesktopClient.view`."""
+        path = await self.run(exchanges.viewed(lease_id, fence, self.patience, may_help=may_help))
+        return str(self._http.base_url).rstrip("/") + path
+
     async def run(self, exchange: Exchange[_Answer]) -> _Answer:
         """Carries a conversation with the service out."""
         try:
@@ -120,6 +125,10 @@ class AsyncLease:
     async def act(self, name: str, arguments: Mapping[str, Any] | None = None) -> Step:
         """Calls one of the tools; see `Lease.act`."""
         return await self._client.run(exchanges.acted(self.state, name, arguments or {}, self._client.patience))
+
+    async def view(self, *, may_help: bool = False) -> str:
+        """Returns an address where a person sees the desktop; see `Lease.view`."""
+        return await self._client.view(self.state.lease_id, fence=self.state.fence, may_help=may_help)
 
     async def evaluate(self, *, timeout: float = 1800.0) -> Outcome:
         """Ends the episode, scores it, and gives the desktop back."""

@@ -191,6 +191,28 @@ def evaluated(lease: LeaseState, patience: float, timeout: float) -> Exchange[Ou
             raise DesktopServiceError(f"lease {lease.lease_id} was not evaluated within {timeout:g} s")
 
 
+def viewed(lease_id: str, fence: int | None, patience: float, *, may_help: bool) -> Exchange[str]:
+    """Returns the path of an address where a person sees the desktop.
+
+    Args:
+        lease_id: The lease.
+        fence: Its number; None to ask for it first.
+        patience: As for `answered`.
+        may_help: Whether the person may use the desktop, too.
+
+    Raises:
+        DesktopServiceError: The service refuses it.
+    """
+    if fence is None:
+        reply = yield from answered(Request("GET", f"/leases/{lease_id}"), patience)
+        fence = reply.json()["fence"]
+    if fence is None:
+        raise DesktopServiceError(f"lease {lease_id} has no desktop to look at: it waits for one, or never had one")
+    body = {"fence": fence, "help": may_help}
+    reply = yield from answered(Request("POST", f"/leases/{lease_id}/view", body), patience)
+    return str(reply.json()["path"])
+
+
 def released(lease_id: str, patience: float) -> Exchange[None]:
     """Gives a desktop back; a lease that is over already is none to complain of."""
     try:

@@ -80,6 +80,21 @@ class DesktopClient:
         """Ends a lease by its id, as one that a program left. Harmless when it is over."""
         self.run(exchanges.released(lease_id, self.patience))
 
+    def view(self, lease_id: str, *, fence: int | None = None, may_help: bool = False) -> str:
+        """Returns an address where a person sees a lease's desktop, in a browser: it can be opened once, within two minutes.
+
+        Args:
+            lease_id: The lease.
+            fence: Its number, if it is known.
+            may_help: Whether the person may use keyboard, pointer and clipboard, too; then the outcome says whether that
+                was done. The service's operator decides whether there is such help.
+
+        Raises:
+            DesktopServiceError: The service refuses it, as where it has no noVNC.
+        """
+        path = self.run(exchanges.viewed(lease_id, fence, self.patience, may_help=may_help))
+        return str(self._http.base_url).rstrip("/") + path
+
     def run(self, exchange: Exchange[_Answer]) -> _Answer:
         """Carries a conversation with the service out."""
         try:
@@ -139,6 +154,18 @@ class Lease:
             DesktopServiceError: The service refuses it, as after the episode's end.
         """
         return self._client.run(exchanges.acted(self.state, name, arguments or {}, self._client.patience))
+
+    def view(self, *, may_help: bool = False) -> str:
+        """Returns an address where a person sees the desktop, in a browser: it can be opened once, within two minutes.
+
+        Args:
+            may_help: Whether the person may use keyboard, pointer and clipboard, too; then the outcome says whether that
+                was done. The service's operator decides whether there is such help.
+
+        Raises:
+            DesktopServiceError: The service refuses it, as where it has no noVNC.
+        """
+        return self._client.view(self.state.lease_id, fence=self.state.fence, may_help=may_help)
 
     def evaluate(self, *, timeout: float = 1800.0) -> Outcome:
         """Ends the episode, scores it, and gives the desktop back."""

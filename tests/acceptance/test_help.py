@@ -24,6 +24,7 @@ COMMANDS = [
         "rollouts retriever serve",
     ),
     *("rollouts desktops serve", "rollouts desktops token make", "rollouts desktops token list"),
+    "rollouts desktops view",
 ]
 
 SHORT = ["submit.py", "vm_host.py", "rollouts", "rollouts run", "rollouts pool connect"]

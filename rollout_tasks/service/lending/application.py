@@ -11,6 +11,7 @@ from starlette.types import ASGIApp
 
 from rollout_tasks.http_services.client_presence import ClientPresence
 from rollout_tasks.http_services.token_holders import TokenHolders
+from rollout_tasks.service.lending.desktop_views import DesktopViews
 from rollout_tasks.service.lending.emulator_routes import EmulatorRoutes
 from rollout_tasks.service.lending.http_requests import answering, json_reply, when_http_refuses
 from rollout_tasks.service.lending.lease_calls import LeaseCalls
@@ -18,24 +19,37 @@ from rollout_tasks.service.lending.lease_routes import LeaseRoutes
 from rollout_tasks.service.lending.lease_socket import PATH, LeaseSocket
 from rollout_tasks.service.lending.mcp_address import PATH as MCP_PATH
 from rollout_tasks.service.lending.mcp_address import McpAddress
+from rollout_tasks.service.lending.novnc_files import NoVNCFiles
 from rollout_tasks.service.lending.openapi import document, routes
 from rollout_tasks.service.lending.places import WaitingPlaces
 from rollout_tasks.service.lending.port_socket import PATH as PORT_PATH
 from rollout_tasks.service.lending.port_socket import PortSocket
 from rollout_tasks.service.lending.refusal import Refusal
+from rollout_tasks.service.lending.view_routes import ViewRoutes
+from rollout_tasks.service.lending.view_socket import PATH as VIEW_PATH
+from rollout_tasks.service.lending.view_socket import ViewSocket
 
 DOCUMENT_PATH = "/openapi.json"
 
 
-def served(calls: LeaseCalls, holders: TokenHolders, places: WaitingPlaces | None) -> ASGIApp:
+def served(
+    calls: LeaseCalls, holders: TokenHolders, places: WaitingPlaces | None, *, allow_help: bool = False
+) -> ASGIApp:
     """Returns the application.
 
     Args:
         calls: Carries out what clients do with leases.
         holders: Who may use it.
         places: The queue of the pool; None if desktops are not of a pool.
+        allow_help: Whether people who look at desktops may use them, if the lease's holder lets them.
     """
-    operations = [*LeaseRoutes(calls, holders).operations(), *EmulatorRoutes(calls, holders, places).operations()]
+    views = DesktopViews(holders, allow_help=allow_help)
+    view_routes = ViewRoutes(calls, holders, views, NoVNCFiles())
+    operations = [
+        *LeaseRoutes(calls, holders).operations(),
+        *view_routes.operations(),
+        *EmulatorRoutes(calls, holders, places).operations(),
+    ]
     described = document(operations)
     mcp_address = McpAddress(calls, holders)
 
@@ -48,8 +62,11 @@ def served(calls: LeaseCalls, holders: TokenHolders, places: WaitingPlaces | Non
             Route(DOCUMENT_PATH, answering(show_document), methods=["GET"]),
             *(Route(path, answering(_not_a_socket), methods=["GET"]) for path in (PATH, PORT_PATH)),
             Route(MCP_PATH, mcp_address, methods=["POST"]),
+            *(Route(path, answering(_not_a_socket), methods=["GET"]) for path in (PATH, PORT_PATH, VIEW_PATH)),
+            *view_routes.routes(),
             WebSocketRoute(PATH, LeaseSocket(calls, holders).serve),
             WebSocketRoute(PORT_PATH, PortSocket(calls, holders).serve),
+            WebSocketRoute(VIEW_PATH, ViewSocket(views).serve),
         ],
         exception_handlers={HTTPException: when_http_refuses},
         lifespan=mcp_address.lifespan,

@@ -132,6 +132,7 @@ class LeaseCalls:
             place=place,
             waiting=waiting,
             ttl_seconds=self.ttl_seconds,
+            helped=session.helped,
             end=None if end is None else shown_end(end),
         )
 
@@ -166,7 +167,7 @@ class LeaseCalls:
         Raises:
             Refusal: The fence is another lease's, the lease or its episode is over, or the key is that of another act.
         """
-        self._check_fence(lent, request.fence)
+        self.check_fence(lent, request.fence)
         act = (request.key, request.name, request.arguments)
         if lent.act is not None and lent.act[0] == request.key and lent.act != act:
             raise Refusal(409, f"the key {request.key} names another act: each act needs a new one")
@@ -187,7 +188,7 @@ class LeaseCalls:
         Raises:
             Refusal: The fence is another lease's, the item is not set up yet, or there is nothing to evaluate.
         """
-        self._check_fence(lent, request.fence)
+        self.check_fence(lent, request.fence)
         if lent.bare:
             raise Refusal(409, "a bare desktop has no task to evaluate: release it")
         if lent.session.end is None and not lent.session.ready:
@@ -221,13 +222,18 @@ class LeaseCalls:
         return _shown_step(step).model_dump_json().encode(), step.seconds
 
     def _touch(self, lent: LentDesktop, fence: int) -> None:
-        self._check_fence(lent, fence)
+        self.check_fence(lent, fence)
         lent.session.used = time.monotonic()
         with refusing():
             lent.session.raise_if_ended()
 
     @staticmethod
-    def _check_fence(lent: LentDesktop, fence: int) -> None:
+    def check_fence(lent: LentDesktop, fence: int) -> None:
+        """Raises if a call is not on this lease.
+
+        Raises:
+            Refusal: The fence is another lease's, or the lease has none yet.
+        """
         known = lent.session.fence
         if known is None and lent.session.end is None:
             raise Refusal(409, "the lease still waits for a desktop: it has no fence yet")

@@ -68,6 +68,22 @@ class EvaluateRequest(FencedRequest):
     wait_seconds: WaitSeconds = 30.0
 
 
+class ViewRequest(FencedRequest):
+    """Asks for an address where a person sees the desktop."""
+
+    help: bool = Field(
+        False,
+        strict=True,
+        description="Whether the person may use keyboard, pointer and clipboard, too; the operator decides.",
+    )
+
+
+class TicketRequest(_Sent):
+    """Hands the ticket of a view in."""
+
+    ticket: str = Field(max_length=100)
+
+
 class SocketCall(_Sent):
     """One message to the WebSocket; which fields it has depends on the call."""
 
@@ -92,6 +108,9 @@ class End(BaseModel):
     failure_class: str | None = Field(description="Why it failed, if it did.")
     error: str
     stages: dict[str, float] = Field(description="Seconds by stage.")
+    helped: bool = Field(
+        description="Whether a person used the desktop, too, in a view: then the score is not the agent's alone."
+    )
 
 
 class Lease(BaseModel):
@@ -113,7 +132,27 @@ class Lease(BaseModel):
     place: int | None = Field(description="While it waits: its place in the pool's queue, from 1, if that is known.")
     waiting: int | None = Field(description="While it waits: how many wait for the pool.")
     ttl_seconds: float = Field(description="The lease ends when its client is silent for so long.")
+    helped: bool = Field(description="Whether a person used the desktop, too, in a view.")
     end: End | None = Field(description="How it ended; null while it goes on.")
+
+
+class View(BaseModel):
+    """Where a person sees the desktop."""
+
+    path: str = Field(
+        description="What follows the service's address, with a ticket: it is opened once, by whoever has it, in a browser."
+    )
+    help: bool
+    ticket_seconds: float = Field(description="How long it can be opened.")
+    view_seconds: float = Field(description="When the view ends at the latest; it ends with the lease, too.")
+
+
+class ViewState(BaseModel):
+    """What the page of a view shows besides the desktop."""
+
+    lease_id: str
+    question: str
+    help: bool
 
 
 class Observed(BaseModel):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from socket import SO_LINGER, SOL_SOCKET
 from typing import Any
+from typing import Any, Protocol
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
@@ -35,6 +36,23 @@ _LOOK_SECONDS = 0.2
 _STALLED_SECONDS = 30.0
 """How long the desktop may take nothing of what its client sends."""
 _OVER = 1000
+
+
+class Readable(Protocol):
+    """What comes from a desktop."""
+
+    async def read(self, most: int, /) -> bytes:
+        """Returns what came next; nothing at the end."""
+
+
+class Writable(Protocol):
+    """What goes to a desktop."""
+
+    def write(self, content: bytes, /) -> None:
+        """Takes bytes to send."""
+
+    async def drain(self) -> None:
+        """Waits until more may be sent."""
 
 
 class PortSocket:
@@ -62,6 +80,7 @@ class PortSocket:
         try:
             await socket.accept()
             await _carried(socket, reader, writer, self._ended(lent, socket), lambda: lent.session.closed)
+            await carried(socket, reader, writer, self._ended(lent, socket))
         finally:
             if lent.session.closed:
                 _drop(writer)
@@ -84,14 +103,18 @@ class PortSocket:
             raise Refusal(410, "the lease is over")
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
-                return await _through_gate(endpoint, purpose)
+                return await through_gate(endpoint, purpose)
         except OSError as error:  # a timeout, too
             raise Refusal(503, "nothing answers at the desktop's port") from error
 
 
-async def _through_gate(endpoint: Endpoint, purpose: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def through_gate(endpoint: Endpoint, purpose: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connects to a VM's port. Not to the relay for programs on this machine, which keeps requests of other hosts' pages away: this
     client has shown its token.
+
+    Args:
+        endpoint: Where the VM answers.
+        purpose: Of its port.
 
     Raises:
         OSError: Nothing listens there, or the gate is not the one that the lease names.
@@ -129,6 +152,16 @@ async def _carried(
     """Passes bytes on until a side or `ended` ends; none once the desktop is closed to the client, which is asked before each."""
     both = (_to_desktop(socket, writer, closed), _to_client(reader, socket, closed), ended)
     ways = [asyncio.create_task(way) for way in both]
+async def carried(socket: WebSocket, reader: Readable, writer: Writable, ended: Coroutine[Any, Any, None]) -> None:
+    """Carries bytes both ways until either side ends the connection.
+
+    Args:
+        socket: The client's, which is accepted; closed at the end.
+        reader: What the desktop sends.
+        writer: What it is sent.
+        ended: Returns when the connection has to end.
+    """
+    ways = [asyncio.create_task(way) for way in (_to_desktop(socket, writer), _to_client(reader, socket), ended)]
     try:
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -141,6 +174,7 @@ async def _carried(
 
 
 async def _to_desktop(socket: WebSocket, writer: asyncio.StreamWriter, closed: Callable[[], bool]) -> None:
+async def _to_desktop(socket: WebSocket, writer: Writable) -> None:
     while True:
         message = await socket.receive()
         if message["type"] == "websocket.disconnect":
@@ -156,4 +190,6 @@ async def _to_desktop(socket: WebSocket, writer: asyncio.StreamWriter, closed: C
 
 async def _to_client(reader: asyncio.StreamReader, socket: WebSocket, closed: Callable[[], bool]) -> None:
     while (content := await reader.read(_PIECE)) and not closed():
+async def _to_client(reader: Readable, socket: WebSocket) -> None:
+    while content := await reader.read(_PIECE):
         await socket.send_bytes(content)

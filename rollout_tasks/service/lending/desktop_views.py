@@ -1,0 +1,191 @@
+"""Who may look at which lease's desktop: the views that holders of tokens asked for, kept in memory alone.
+
+The holder gets an address with a ticket in its fragment, which no browser sends to a server: it is in no log, no `Referer`, and no
+program that looks at addresses before people do uses it up. The page hands the ticket in, once, and gets a cookie for this view.
+Of both only digests are kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import secrets
+import time
+from dataclasses import dataclass, field
+
+from starlette.requests import HTTPConnection
+
+from rollout_tasks.http_services.token_holders import TokenHolders
+from rollout_tasks.service.lending.http_requests import holder_of
+from rollout_tasks.service.lending.lease_book import LentDesktop
+from rollout_tasks.service.lending.refusal import Refusal
+
+logger = logging.getLogger(__name__)
+
+TICKET_SECONDS = 120.0
+"""How long the address of a view works: as long as a person needs to open it."""
+VIEW_SECONDS = 4 * 3600.0
+"""The longest view."""
+MOST_VIEWS = 8
+"""Views of one lease at a time."""
+MOST_SOCKETS = 4
+"""Connections of one view: a person may have it in several windows."""
+PURPOSE = "vnc"
+_SECRET_BYTES = 32
+
+
+@dataclass(slots=True)
+class View:
+    """The right of a person to look at one lease's desktop."""
+
+    id: str
+    lent: LentDesktop
+    who: str
+    """The owner of the token with which it was asked for."""
+    help: bool
+    """Whether the person may use keyboard and pointer, too."""
+    asked: HTTPConnection = field(repr=False)
+    """The request that asked for it: a view ends when its token is revoked."""
+    ticket: bytes | None = field(repr=False)
+    """A digest; None once it was handed in."""
+    began: float
+    """On the monotonic clock."""
+    cookie: bytes | None = field(default=None, repr=False)
+    """A digest; None before the ticket is handed in."""
+    sockets: int = 0
+
+    def may_help(self) -> bool:
+        """Returns whether the person may use the desktop now: not while it is set up, nor once it is to be scored."""
+        session = self.lent.session
+        goes_on = session.end is None and session.stopped_at is None and session.over is None
+        return self.help and goes_on and session.ready and self.lent.evaluation is None
+
+    def helped(self) -> None:
+        """Notes that the person did: what the episode shows is not the agent's alone from now on."""
+        if not self.lent.session.helped:
+            self.lent.session.helped = True
+            logger.info("lease %s: a person uses its desktop, in a view of %s", self.lent.id, self.who)
+
+
+class DesktopViews:
+    """All views of one service. For one event loop."""
+
+    def __init__(self, holders: TokenHolders, *, allow_help: bool) -> None:
+        """Begins with none.
+
+        Args:
+            holders: Who may use the service.
+            allow_help: Whether holders may let people use desktops.
+        """
+        self._holders = holders
+        self._allow_help = allow_help
+        self._views: dict[str, View] = {}
+
+    def begin(self, lent: LentDesktop, asked: HTTPConnection, *, may_help: bool) -> tuple[View, str]:
+        """Begins a view.
+
+        Args:
+            lent: The lease, which the token's holder may use.
+            asked: The request, with its token.
+            may_help: Whether the person may use the desktop, too.
+
+        Returns:
+            The view, and its ticket.
+
+        Raises:
+            Refusal: The desktop shows nothing, there are too many views, or nobody may help here.
+        """
+        holder = holder_of(asked, self._holders)
+        if may_help and not self._allow_help:
+            raise Refusal(
+                403,
+                "people may only look at this service's desktops: rollouts desktops serve --allow-help lets them help",
+            )
+        _check_shows(lent)
+        self._forget_ended()
+        self._make_room(lent)
+        ticket = secrets.token_urlsafe(_SECRET_BYTES)
+        own = HTTPConnection({"type": "http", "headers": asked.scope["headers"]})
+        view = View(secrets.token_hex(16), lent, holder.owner, may_help, own, _digest(ticket), time.monotonic())
+        self._views[view.id] = view
+        return view, ticket
+
+    def exchange(self, view_id: str, ticket: str) -> str:
+        """Takes a ticket, once, and returns what the cookie of the view holds.
+
+        Raises:
+            Refusal: It is wrong or was used (403), or the view is over (410).
+        """
+        view = self._views.get(view_id)
+        if view is None or view.ticket is None or not hmac.compare_digest(view.ticket, _digest(ticket)):
+            raise Refusal(403, "this address was used already, or is not known here: ask for a new view")
+        view.ticket = None
+        if time.monotonic() - view.began > TICKET_SECONDS:
+            raise Refusal(403, f"this address is older than {TICKET_SECONDS:g} s: ask for a new view")
+        self.check(view)
+        cookie = secrets.token_urlsafe(_SECRET_BYTES)
+        view.cookie = _digest(cookie)
+        return cookie
+
+    def find(self, view_id: str, cookie: str) -> View:
+        """Returns a view that goes on, for who has its cookie.
+
+        Raises:
+            Refusal: The cookie is another's (403), or the view is over (410).
+        """
+        view = self._views.get(view_id)
+        if view is None or view.cookie is None or not hmac.compare_digest(view.cookie, _digest(cookie)):
+            raise Refusal(403, "this view is not yours, or is over: ask for a new one")
+        self.check(view)
+        return view
+
+    def check(self, view: View) -> None:
+        """Raises once a view is over.
+
+        Raises:
+            Refusal: One sentence says why.
+        """
+        session = view.lent.session
+        if session.end is not None or session.stopped_at is not None:
+            raise Refusal(410, "the lease is over, and its desktop is reset")
+        if time.monotonic() - view.began > VIEW_SECONDS:
+            raise Refusal(410, f"the view is over after {VIEW_SECONDS / 3600:g} hours: ask for a new one")
+        try:
+            holder_of(view.asked, self._holders)
+        except Refusal as refusal:
+            raise Refusal(410, "the token with which this view was asked for was revoked") from refusal
+
+    def _make_room(self, lent: LentDesktop) -> None:
+        """Ends the oldest view of a lease that nobody looks at, if there are as many as there may be."""
+        views = [one for one in self._views.values() if one.lent is lent]
+        if len(views) < MOST_VIEWS:
+            return
+        oldest = next((one for one in views if not one.sockets), None)
+        if oldest is None:
+            raise Refusal(429, f"{MOST_VIEWS} views of the lease are open, which is the most: close one first")
+        del self._views[oldest.id]
+
+    def _forget_ended(self) -> None:
+        for view in list(self._views.values()):
+            unused = view.ticket is not None and time.monotonic() - view.began > TICKET_SECONDS
+            try:
+                self.check(view)
+            except Refusal:
+                unused = True
+            if unused:
+                del self._views[view.id]
+
+
+def _check_shows(lent: LentDesktop) -> None:
+    session = lent.session
+    if session.end is not None or session.stopped_at is not None:
+        raise Refusal(410, "the lease is over")
+    if session.fence is None:
+        raise Refusal(409, "the lease still waits for a desktop: there is nothing to look at yet")
+    if session.endpoint is None or PURPOSE not in session.endpoint.ports:
+        raise Refusal(409, "this lease's environment shows nothing: it has no desktop with a VNC port")
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()

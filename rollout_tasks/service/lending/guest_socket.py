@@ -1,0 +1,86 @@
+"""The WebSocket that a desktop's VNC is behind, as a client over a connection that is open already: bytes to and from it.
+
+The guest is not trusted: its messages are bounded, and nothing that it sends is unpacked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from websockets.client import ClientProtocol
+
+_ADDRESS = "ws://desktop/websockify"
+"""The path is that of websockify behind noVNC, here and in OSWorld's desktops."""
+_LARGEST_MESSAGE = 1 << 20
+_PIECE = 1 << 16
+
+
+class GuestSocket:
+    """An open WebSocket to a guest."""
+
+    def __init__(self, protocol: ClientProtocol, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Takes one that is open, as `opened` returns it."""
+        self._protocol = protocol
+        self._reader = reader
+        self._writer = writer
+
+    async def read(self, _most: int) -> bytes:
+        """Returns what came next; nothing once the guest has ended it. A message is not parted, however long."""
+        from websockets.frames import Frame, Opcode  # here: see `opened`
+
+        while True:
+            frames = [one for one in self._protocol.events_received() if isinstance(one, Frame)]
+            carrying = (Opcode.BINARY, Opcode.CONT)
+            if content := b"".join(bytes(one.data) for one in frames if one.opcode in carrying):
+                return content
+            if self._protocol.state.name != "OPEN" or not await _heard(self._protocol, self._reader, self._writer):
+                return b""
+
+    def write(self, content: bytes) -> None:
+        """Sends bytes, in one message."""
+        if content:
+            self._protocol.send_binary(content)
+            _tell(self._protocol, self._writer)
+
+    async def drain(self) -> None:
+        """Waits until the guest takes more."""
+        await self._writer.drain()
+
+
+async def opened(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> GuestSocket:
+    """Opens the WebSocket over a connection.
+
+    Raises:
+        OSError: The guest does not answer as a WebSocket does.
+    """
+    # Here, because the service runs without this package, too, and then has no WebSockets at all.
+    from websockets.client import ClientProtocol
+    from websockets.uri import parse_uri
+
+    protocol = ClientProtocol(parse_uri(_ADDRESS), max_size=_LARGEST_MESSAGE)
+    protocol.send_request(protocol.connect())
+    _tell(protocol, writer)
+    while protocol.state.name == "CONNECTING":
+        if not await _heard(protocol, reader, writer):
+            break
+    if protocol.state.name != "OPEN":
+        raise ConnectionRefusedError(f"the desktop's VNC did not open a WebSocket: {protocol.handshake_exc}")
+    return GuestSocket(protocol, reader, writer)
+
+
+async def _heard(protocol: ClientProtocol, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    """Takes what the guest sent; returns False once that was all."""
+    if content := await reader.read(_PIECE):
+        protocol.receive_data(content)
+    else:
+        protocol.receive_eof()
+    _tell(protocol, writer)  # as the answer to a ping
+    return bool(content)
+
+
+def _tell(protocol: ClientProtocol, writer: asyncio.StreamWriter) -> None:
+    for content in protocol.data_to_send():
+        if content:
+            writer.write(content)
