@@ -20,6 +20,7 @@ from rollout_tasks.service.lending.lease_socket import PATH, LeaseSocket
 from rollout_tasks.service.lending.mcp_address import PATH as MCP_PATH
 from rollout_tasks.service.lending.mcp_address import McpAddress
 from rollout_tasks.service.lending.novnc_files import NoVNCFiles
+from rollout_tasks.service.lending.novnc_files import NoVNCFiles, novnc_folders
 from rollout_tasks.service.lending.openapi import document, routes
 from rollout_tasks.service.lending.places import WaitingPlaces
 from rollout_tasks.service.lending.port_socket import PATH as PORT_PATH
@@ -44,7 +45,7 @@ def served(
         allow_help: Whether people who look at desktops may use them, if the lease's holder lets them.
     """
     views = DesktopViews(holders, allow_help=allow_help)
-    view_routes = ViewRoutes(calls, holders, views, NoVNCFiles())
+    view_routes = ViewRoutes(calls, holders, views, NoVNCFiles(novnc_folders()))
     operations = [
         *LeaseRoutes(calls, holders).operations(),
         *view_routes.operations(),

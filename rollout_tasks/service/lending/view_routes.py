@@ -78,7 +78,7 @@ class ViewRoutes:
         lent = self._calls.book.find(holder_of(request, self._holders), request.path_params["lease_id"])
         sent = await message_of(request, messages.ViewRequest)
         self._calls.check_fence(lent, sent.fence)
-        self._novnc.check()
+        self._novnc.folder()
         _check_sockets()
         view, ticket = self._views.begin(lent, request, may_help=sent.help)
         path = f"{PATH.format(view_id=view.id)}/#{ticket}"
