@@ -44,8 +44,8 @@ def served(
         places: The queue of the pool; None if desktops are not of a pool.
         allow_help: Whether people who look at desktops may use them, if the lease's holder lets them.
     """
-    views = DesktopViews(holders, allow_help=allow_help)
-    view_routes = ViewRoutes(calls, holders, views, NoVNCFiles(novnc_folders()))
+    views = DesktopViews(holders)
+    view_routes = ViewRoutes(calls, holders, views, NoVNCFiles(novnc_folders()), allow_help=allow_help)
     operations = [
         *LeaseRoutes(calls, holders).operations(),
         *view_routes.operations(),

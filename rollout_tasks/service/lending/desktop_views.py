@@ -71,15 +71,9 @@ class View:
 class DesktopViews:
     """All views of one service. For one event loop."""
 
-    def __init__(self, holders: TokenHolders, *, allow_help: bool) -> None:
-        """Begins with none.
-
-        Args:
-            holders: Who may use the service.
-            allow_help: Whether holders may let people use desktops.
-        """
+    def __init__(self, holders: TokenHolders) -> None:
+        """Begins with none; takes who may use the service."""
         self._holders = holders
-        self._allow_help = allow_help
         self._views: dict[str, View] = {}
 
     def begin(self, lent: LentDesktop, asked: HTTPConnection, *, may_help: bool) -> tuple[View, str]:
@@ -94,14 +88,9 @@ class DesktopViews:
             The view, and its ticket.
 
         Raises:
-            Refusal: The desktop shows nothing, there are too many views, or nobody may help here.
+            Refusal: The desktop shows nothing, or there are too many views.
         """
         holder = holder_of(asked, self._holders)
-        if may_help and not self._allow_help:
-            raise Refusal(
-                403,
-                "people may only look at this service's desktops: rollouts desktops serve --allow-help lets them help",
-            )
         _check_shows(lent)
         self._forget_ended()
         self._make_room(lent)

@@ -46,8 +46,19 @@ _HEADERS = {
 class ViewRoutes:
     """The handlers."""
 
-    def __init__(self, calls: LeaseCalls, holders: TokenHolders, views: DesktopViews, novnc: NoVNCFiles) -> None:
-        """Takes the leases, who may use them, the views of their desktops, and the client that shows them."""
+    def __init__(
+        self, calls: LeaseCalls, holders: TokenHolders, views: DesktopViews, novnc: NoVNCFiles, *, allow_help: bool
+    ) -> None:
+        """Takes what it serves.
+
+        Args:
+            calls: The leases.
+            holders: Who may use them.
+            views: The views of their desktops.
+            novnc: Shows them in a browser.
+            allow_help: Whether holders may let people use desktops.
+        """
+        self._allow_help = allow_help
         self._calls = calls
         self._holders = holders
         self._views = views
@@ -78,6 +89,9 @@ class ViewRoutes:
         lent = self._calls.book.find(holder_of(request, self._holders), request.path_params["lease_id"])
         sent = await message_of(request, messages.ViewRequest)
         self._calls.check_fence(lent, sent.fence)
+        if sent.help and not self._allow_help:
+            allowing = "rollouts desktops serve --allow-help lets them use them"
+            raise Refusal(403, f"people may only look at this service's desktops: {allowing}")
         self._novnc.folder()
         _check_sockets()
         view, ticket = self._views.begin(lent, request, may_help=sent.help)
