@@ -133,6 +133,7 @@ class Shown:
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
+        self.wait_for(b"RFB 003.008\n")  # a viewer that speaks first is none
         connection.send(BEGINNING)
         self.wait_for(SERVER_INIT)
 
