@@ -12,6 +12,7 @@ import hmac
 import logging
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from starlette.requests import HTTPConnection
@@ -27,7 +28,7 @@ TICKET_SECONDS = 120.0
 """How long the address of a view works: as long as a person needs to open it."""
 VIEW_SECONDS = 4 * 3600.0
 """The longest view."""
-MOST_VIEWS = 8
+MOST_VIEWS = 4
 """Views of one lease at a time."""
 MOST_SOCKETS = 4
 """Connections of one view: a person may have it in several windows."""
@@ -50,7 +51,7 @@ class View:
     ticket: bytes | None = field(repr=False)
     """A digest; None once it was handed in."""
     began: float
-    """On the monotonic clock."""
+    """By the clock of the views."""
     cookie: bytes | None = field(default=None, repr=False)
     """A digest; None before the ticket is handed in."""
     sockets: int = 0
@@ -71,9 +72,15 @@ class View:
 class DesktopViews:
     """All views of one service. For one event loop."""
 
-    def __init__(self, holders: TokenHolders) -> None:
-        """Begins with none; takes who may use the service."""
+    def __init__(self, holders: TokenHolders, clock: Callable[[], float] = time.monotonic) -> None:
+        """Begins with none.
+
+        Args:
+            holders: Who may use the service.
+            clock: Returns seconds.
+        """
         self._holders = holders
+        self._clock = clock
         self._views: dict[str, View] = {}
 
     def begin(self, lent: LentDesktop, asked: HTTPConnection, *, may_help: bool) -> tuple[View, str]:
@@ -96,7 +103,7 @@ class DesktopViews:
         self._make_room(lent)
         ticket = secrets.token_urlsafe(_SECRET_BYTES)
         own = HTTPConnection({"type": "http", "headers": asked.scope["headers"]})
-        view = View(secrets.token_hex(16), lent, holder.owner, may_help, own, _digest(ticket), time.monotonic())
+        view = View(secrets.token_hex(16), lent, holder.owner, may_help, own, _digest(ticket), self._clock())
         self._views[view.id] = view
         return view, ticket
 
@@ -110,7 +117,7 @@ class DesktopViews:
         if view is None or view.ticket is None or not hmac.compare_digest(view.ticket, _digest(ticket)):
             raise Refusal(403, "this address was used already, or is not known here: ask for a new view")
         view.ticket = None
-        if time.monotonic() - view.began > TICKET_SECONDS:
+        if self._clock() - view.began > TICKET_SECONDS:
             raise Refusal(403, f"this address is older than {TICKET_SECONDS:g} s: ask for a new view")
         self.check(view)
         cookie = secrets.token_urlsafe(_SECRET_BYTES)
@@ -138,7 +145,7 @@ class DesktopViews:
         session = view.lent.session
         if session.end is not None or session.stopped_at is not None:
             raise Refusal(410, "the lease is over, and its desktop is reset")
-        if time.monotonic() - view.began > VIEW_SECONDS:
+        if self._clock() - view.began > VIEW_SECONDS:
             raise Refusal(410, f"the view is over after {VIEW_SECONDS / 3600:g} hours: ask for a new one")
         try:
             holder_of(view.asked, self._holders)
@@ -157,7 +164,7 @@ class DesktopViews:
 
     def _forget_ended(self) -> None:
         for view in list(self._views.values()):
-            unused = view.ticket is not None and time.monotonic() - view.began > TICKET_SECONDS
+            unused = view.ticket is not None and self._clock() - view.began > TICKET_SECONDS
             try:
                 self.check(view)
             except Refusal:

@@ -16,7 +16,16 @@ from starlette.routing import BaseRoute, Route
 from rollout_tasks.http_services.token_holders import TokenHolders
 from rollout_tasks.service.lending import messages
 from rollout_tasks.service.lending.desktop_views import TICKET_SECONDS, VIEW_SECONDS, DesktopViews, View
-from rollout_tasks.service.lending.http_requests import Handler, answering, holder_of, json_reply, message_of
+from rollout_tasks.service.lending.http_requests import (
+    Handler,
+    answering,
+    body_of,
+    holder_of,
+    json_reply,
+    message_of,
+    object_in,
+    read_as,
+)
 from rollout_tasks.service.lending.lease_calls import LeaseCalls
 from rollout_tasks.service.lending.novnc_files import NoVNCFiles
 from rollout_tasks.service.lending.openapi import Operation
@@ -24,6 +33,8 @@ from rollout_tasks.service.lending.refusal import Refusal
 
 PATH = "/views/{view_id}"
 _COOKIE = "view"
+_TICKET_BODY = 1 << 10
+"""Bytes of a body of which it is not known who sends it."""
 _PAGE = Path(__file__).with_name("view_page")
 _PAGE_FILES = {
     "": ("view.html", "text/html"),
@@ -101,7 +112,7 @@ class ViewRoutes:
 
     async def _exchange(self, request: Request) -> Response:
         secure = check_origin(request)
-        sent = await message_of(request, messages.TicketRequest)
+        sent = read_as(messages.TicketRequest, object_in(await body_of(request, _TICKET_BODY)))
         view_id = request.path_params["view_id"]
         cookie = self._views.exchange(view_id, sent.ticket)
         reply = Response(status_code=204)

@@ -87,7 +87,7 @@ def bob(viewed: ViewedService, viewed_pool: VMPool) -> Iterator[httpx.Client]:
             client.delete(f"/leases/{one['lease_id']}")
     if any(one.name == "bob" for one in viewed.tokens.all()):
         viewed.tokens.revoke("bob")
-    wait_until(lambda: viewed_pool.status().vms[0].state is VMState.FREE, seconds=10)
+    wait_until(lambda: all(vm.state is VMState.FREE for vm in viewed_pool.status().vms), seconds=10)
 
 
 @pytest.fixture
@@ -342,11 +342,25 @@ def test_a_view_ends_with_its_lease_and_its_token(
     assert guest.gone.wait(20)
 
 
+def test_a_desktop_without_vnc_says_so(viewed: ViewedService, bob: httpx.Client, viewed_pool: VMPool) -> None:
+    viewed_pool.register("blind-1", Endpoint("127.0.0.1", {"control": 5001}))
+    try:
+        leases = [acquired(bob, item=item) for item in ("one", "two")]
+        said = {one["vm_id"]: asked(bob, one) for one in leases}
+        assert (said[VM].status_code, said["blind-1"].status_code) == (201, 409)
+        sentence = "this lease's environment shows nothing: it has no desktop with a VNC port"
+        assert said["blind-1"].json() == {"detail": sentence}
+        for one in leases:
+            bob.delete(f"/leases/{one['lease_id']}")
+    finally:
+        viewed_pool.remove(["blind-1"])
+
+
 def test_views_are_bounded_and_those_that_nobody_opened_make_room(
     viewed: ViewedService, bob: httpx.Client, lease: dict[str, Any]
 ) -> None:
     first = opened(viewed, bob, lease)
-    for _ in range(8):
+    for _ in range(4):
         opened(viewed, bob, lease)
     assert first.http.get(f"{first.page}state").status_code == 403
     last = opened(viewed, bob, lease)
