@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -13,9 +15,13 @@ import psutil
 import pytest
 
 from benchmark.report import read_report
+from rollout_tasks.service_client import DesktopClient
 from tests.acceptance.commands import rollouts
+from tests.acceptance.vnc_client import VNCClient
 from tests.conftest import REPOSITORY, free_port
 from tests.desktops import needs_local_desktops, traces
+from tests.desktops import needs_local_desktops
+from tests.integration.service.view_browser import Browser
 from tests.virtual_machines import wait_until
 from vm_pool.providers.remote.options import TOKEN_VARIABLE
 
@@ -26,11 +32,29 @@ OPERATOR = "operator-0123456789abcdef"
 LENDER = ("--provider-name", "local", "--provider-option", "profile=core", "--num-vms", "2", "--num-rollouts", "4")
 
 
-def test_examples_score_as_on_desktops_of_ones_own(tmp_path: Path) -> None:
+@contextmanager
+def lending(folder: Path, *options: str, **variables: str) -> Iterator[str]:
+    """A service that lends two desktops of its own; yields its address."""
     url = f"http://127.0.0.1:{free_port()}"
     (tmp_path / "lender").mkdir()
     lender = started(tmp_path, url)
     try:
+    (folder / "lender").mkdir()
+    command = [sys.executable, "-m", "rollout_tasks.cli.main", "desktops", "serve", "--port", url.rpartition(":")[2]]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("REDIS_", "ROLLOUT_"))}
+    environment |= {"PYTHONPATH": str(REPOSITORY), "ROLLOUT_SERVICE_TOKENS": f"boss:{OPERATOR}", **variables}
+    with (folder / "log").open("wb") as log:
+        lender = subprocess.Popen([*command, *LENDER, *options], cwd=folder / "lender", env=environment, stderr=log)
+    try:
+        wait_until(lambda: answers(url), seconds=120)
+        yield url
+    finally:
+        lender.send_signal(signal.SIGTERM)
+        assert lender.wait(120) == 0, (folder / "log").read_text()
+
+
+def test_examples_score_as_on_desktops_of_ones_own(tmp_path: Path) -> None:
+    with lending(tmp_path) as url:
         options = ["--data-path", str(REPOSITORY / "examples" / "desktop"), "--limit", "4", "--provider", "remote"]
         options += ["--provider-option", f"url={url}", "--provider-option", "through_service=true"]
         options += ["--num-vms", "2", "--num-rollouts", "2", "--run-id", "lent"]
@@ -86,6 +110,32 @@ def ended(lender: subprocess.Popen[bytes], folder: Path) -> None:
     """Ends it as a supervisor does."""
     lender.send_signal(signal.SIGTERM)
     assert lender.wait(120) == 0, (folder / "log").read_text(encoding="utf-8")
+
+
+def test_looking_at_a_desktop_changes_nothing_and_helping_does(tmp_path: Path) -> None:
+    (tmp_path / "share" / "novnc" / "core").mkdir(parents=True)
+    (tmp_path / "share" / "novnc" / "core" / "rfb.js").touch()  # the client of this test is another one
+    with (
+        lending(tmp_path, "--allow-help", XDG_DATA_DIRS=str(tmp_path / "share")) as url,
+        DesktopClient(url, OPERATOR) as client,
+        client.lease() as lease,
+    ):
+        looking, helping = (opened(url, lease.view(may_help=may_help)) for may_help in (False, True))
+        with VNCClient(looking) as viewer:
+            before = viewer.settled()
+            viewer.right_click()
+            assert viewer.settled() == before
+            assert client.leases()[0].helped is False
+            with VNCClient(helping) as helper:
+                helper.right_click()
+                wait_until(lambda: viewer.screen() != before, seconds=60)  # who looks sees it, too
+            assert client.leases()[0].helped is True
+
+
+def opened(url: str, address: str) -> Browser:
+    browser = Browser(url, address.removeprefix(url))
+    assert browser.hand_in().status_code == 204
+    return browser
 
 
 def answers(url: str) -> bool:

@@ -20,13 +20,13 @@ from rollout_tasks.service_client import AsyncDesktopClient, DesktopClient, Desk
 from tests.conftest import ValkeyServer
 from tests.integration.service.desktop_service import OPERATOR, DesktopService, acquired, act
 from tests.integration.service.guest_vnc import SERVER_INIT, GuestVNC, guest_vnc
+from tests.integration.service.view_browser import Browser
 from tests.virtual_machines import wait_until
 from vm_pool.pool import VMPool
 from vm_pool.providers.remote.options import TOKEN_VARIABLE
 from vm_pool.states import Endpoint, VMState
 
-client_of = pytest.importorskip("websockets.sync.client", reason="the package websockets is not installed")
-exceptions = pytest.importorskip("websockets.exceptions")
+exceptions = pytest.importorskip("websockets.exceptions", reason="the package websockets is not installed")
 
 POOL = "viewed"
 VM = "shown-1"
@@ -99,31 +99,10 @@ def asked(client: httpx.Client, lease: dict[str, Any], **changes: Any) -> httpx.
     return client.post(f"/leases/{lease['lease_id']}/view", json={"fence": lease["fence"], **changes})
 
 
-class Browser:
-    """What a browser does with the address of a view."""
-
-    def __init__(self, service: DesktopService, path: str) -> None:
-        self.page, _, self.ticket = path.partition("#")
-        self.service = service
-        self.http = httpx.Client(base_url=service.url)
-
-    def hand_in(self, **headers: str) -> httpx.Response:
-        sent = {"Origin": self.service.url, **headers}
-        return self.http.post(f"{self.page}ticket", json={"ticket": self.ticket}, headers=sent)
-
-    def socket(self, *, origin: str | None = "", cookie: str | None = None) -> Any:
-        held = self.http.cookies.get("view") if cookie is None else cookie
-        return client_of.connect(
-            f"ws://127.0.0.1:{self.service.port}{self.page}socket",
-            origin=self.service.url if origin == "" else origin,
-            additional_headers={"Cookie": f"view={held}"} if held else {},
-        )
-
-
 def opened(service: DesktopService, client: httpx.Client, lease: dict[str, Any], **changes: Any) -> Browser:
     reply = asked(client, lease, **changes)
     assert reply.status_code == 201, reply.text
-    browser = Browser(service, reply.json()["path"])
+    browser = Browser(service.url, reply.json()["path"])
     assert browser.hand_in().status_code == 204
     return browser
 
@@ -157,7 +136,7 @@ def test_a_page_gets_a_cookie_for_its_ticket_once(
 ) -> None:
     view = asked(bob, lease).json()
     assert (view["help"], view["ticket_seconds"]) == (False, 120.0)
-    browser = Browser(viewed, view["path"])
+    browser = Browser(viewed.url, view["path"])
     page = browser.http.get(browser.page)
     assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert page.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'; ")
@@ -180,7 +159,7 @@ def test_a_page_gets_a_cookie_for_its_ticket_once(
     assert "Secure" not in given, "it came without TLS"
     state = browser.http.get(f"{browser.page}state").json()
     assert state == {"lease_id": lease["lease_id"], "question": "Do the work of one.", "help": False}
-    again = Browser(viewed, view["path"]).hand_in()
+    again = Browser(viewed.url, view["path"]).hand_in()
     assert (again.status_code, "ask for a new view" in again.json()["detail"]) == (403, True)
     assert browser.http.get(f"{browser.page}state").status_code == 200
     assert browser.ticket not in viewed.said()
@@ -189,7 +168,7 @@ def test_a_page_gets_a_cookie_for_its_ticket_once(
 def test_behind_tls_the_cookie_is_for_tls_alone(
     viewed: ViewedService, bob: httpx.Client, lease: dict[str, Any]
 ) -> None:
-    browser = Browser(viewed, asked(bob, lease).json()["path"])
+    browser = Browser(viewed.url, asked(bob, lease).json()["path"])
     reply = browser.hand_in(Origin="https://desktops.example", Host="desktops.example")
     assert "Secure" in reply.headers["set-cookie"].split("; ")
 
@@ -236,7 +215,7 @@ def test_only_this_services_pages_connect(viewed: ViewedService, bob: httpx.Clie
         with pytest.raises(exceptions.InvalidStatus) as refused:
             browser.socket(cookie=cookie)
         assert status_of(refused) == (401 if not cookie else 403)
-    foreign = Browser(viewed, asked(bob, lease).json()["path"])
+    foreign = Browser(viewed.url, asked(bob, lease).json()["path"])
     assert foreign.hand_in(Origin="http://evil.example").status_code == 403
     assert foreign.hand_in().status_code == 204, "a refused page does not use the ticket up"
 
@@ -323,7 +302,7 @@ def test_help_is_the_operators_to_allow(service: DesktopService, alice: httpx.Cl
 def test_a_view_ends_with_its_lease_and_its_token(
     viewed: ViewedService, bob: httpx.Client, lease: dict[str, Any], guest: GuestVNC, by: str
 ) -> None:
-    browser, unopened = opened(viewed, bob, lease), Browser(viewed, asked(bob, lease).json()["path"])
+    browser, unopened = opened(viewed, bob, lease), Browser(viewed.url, asked(bob, lease).json()["path"])
     with browser.socket() as connection:
         Shown(connection)
         if by == "release":
@@ -382,7 +361,7 @@ def test_the_clients_and_the_command_give_addresses(
         done = CliRunner().invoke(application, command, catch_exceptions=False)
         assert done.exit_code == 0, done.output
         for address in (*given, done.stdout.strip()):
-            assert Browser(viewed, address.removeprefix(viewed.url)).hand_in().status_code == 204
+            assert Browser(viewed.url, address.removeprefix(viewed.url)).hand_in().status_code == 204
     with pytest.raises(UserError, match="lease gone-1: there is no such lease"):
         CliRunner().invoke(application, ["view", "gone-1", "--url", viewed.url], catch_exceptions=False)
     monkeypatch.setenv(TOKEN_VARIABLE, "")
