@@ -1,4 +1,4 @@
-"""`rollouts desktops`: lends desktops over HTTP to programs that know no Redis, and makes their tokens."""
+"""`rollouts desktops`: lends desktops over HTTP to programs that know no Redis, makes their tokens, and shows desktops."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import typer
 
 from benchmark.items import Item
 from rollout_tasks.cli import listening, program, run_actions
+from rollout_tasks.cli.desktop_view import view
 from rollout_tasks.cli.fitting_tables import Column, FittingTable, table_console
 from rollout_tasks.cli.http_server import running_server, serve_until
 from rollout_tasks.cli.run_options import aliases, with_config_options
@@ -42,6 +43,7 @@ application = typer.Typer(
     add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, rich_markup_mode="rich"
 )
 tokens = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+application.command("view", context_settings=program.any_spelling())(view)
 application.add_typer(tokens, name="token", help="Make, list and revoke the tokens of clients.")
 
 FOLDER = "leases"
@@ -96,29 +98,6 @@ def serve(
     return program.DONE
 
 
-@application.command("view", context_settings=program.any_spelling())
-def view(
-    lease: Annotated[str, typer.Argument(metavar="LEASE", help="The lease's id.")],
-    url: Annotated[str, typer.Option("--url", help="The service, as http://HOST:8770.")],
-    may_help: Annotated[
-        bool, typer.Option("--may-help", help="Let the person use keyboard, pointer and clipboard, too.")
-    ] = False,
-) -> None:
-    """Print an address that shows a lease's desktop in a browser, once.
-
-    It works for two minutes, for whoever opens it first; the token of the lease's
-    holder, or an operator's, comes from ROLLOUT_DESKTOPS_TOKEN.
-    """
-    from rollout_tasks.service_client import DesktopClient, DesktopServiceError  # here, because it imports httpx
-
-    address, token = _service_of_others(url)
-    with DesktopClient(address, token, patience=0) as client:
-        try:
-            typer.echo(client.view(lease, may_help=may_help))
-        except DesktopServiceError as error:
-            raise UserError(f"lease {lease}: {error}") from error
-
-
 @tokens.command("make", context_settings=program.any_spelling())
 def make(
     name: Name,
@@ -153,21 +132,6 @@ def revoke(name: Name, redis_url: RedisUrl = None) -> None:
     """Make a token worthless; the leases of its holder end within a few seconds."""
     _store(redis_url).revoke(name)
     typer.echo(f"the token of {name} is revoked")
-
-
-def _service_of_others(url: str) -> tuple[str, str]:
-    """Returns the address of a service, checked, and the token for it."""
-    from pydantic import ValidationError  # here, because other commands need none of it
-
-    from vm_pool.providers.remote.options import TOKEN_VARIABLE, RemoteOptions, token
-
-    try:
-        address = RemoteOptions(url=url).url
-    except ValidationError as error:
-        raise UserError(f"--url: {str(error.errors()[0]['msg']).removeprefix('Value error, ')}") from error
-    if not token():
-        raise UserError(f"{TOKEN_VARIABLE} is not set: it is the token of the lease's holder, or an operator's")
-    return address, token()
 
 
 def _store(redis_url: str | None) -> TokenStore:

@@ -119,6 +119,7 @@ COMMAND_OF: dict[str, str] = {
     "docs/how-to/compare.md": "rollouts compare",
     "docs/how-to/service-loop.md": "rollouts serve",
     "rollout_tasks/cli/compare.py": "rollouts compare",
+    "rollout_tasks/cli/desktop_view.py": "rollouts desktops view LEASE",
     "rollout_tasks/cli/desktops.py": "rollouts desktops token make NAME",
     "rollout_tasks/cli/copy.py": COPY,
     "rollout_tasks/cli/export.py": "rollouts export RUN",
