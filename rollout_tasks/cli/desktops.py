@@ -43,7 +43,6 @@ application = typer.Typer(
     add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, rich_markup_mode="rich"
 )
 tokens = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
-application.command("view", context_settings=program.any_spelling())(view)
 application.add_typer(tokens, name="token", help="Make, list and revoke the tokens of clients.")
 
 FOLDER = "leases"
@@ -96,6 +95,9 @@ def serve(
         listening.warn_without_tls(host)
         _serve(resolved, items, operators, listener, ttl, services, stop, allow_help=allow_help)
     return program.DONE
+
+
+application.command("view", context_settings=program.any_spelling())(view)
 
 
 @tokens.command("make", context_settings=program.any_spelling())
