@@ -211,11 +211,9 @@ def _serve(
         holders.when_read = book.end_others
         calls = LeaseCalls(book, places, ttl)
         ends.callback(calls.close)
-        application = served(calls, holders, places)
+        application = served(calls, holders, places, allow_help=allow_help)
         most = most_connections(sessions.most)
         server = ends.enter_context(running_server(application, listener, most_connections=most))
-        server = ends.enter_context(running_server(served(calls, holders, places, allow_help=allow_help), listener))
-        address, bound = listener.getsockname()[:2]
         logger.info(
             "lending desktops at %s, %d at a time, %d items; %d tokens; records: %s",
             *(listening.url_of(listener), sessions.most, len(items), len(holders.users()), folder),

@@ -20,7 +20,6 @@ from tests.acceptance.commands import rollouts
 from tests.acceptance.vnc_client import VNCClient
 from tests.conftest import REPOSITORY, free_port
 from tests.desktops import needs_local_desktops, traces
-from tests.desktops import needs_local_desktops
 from tests.integration.service.view_browser import Browser
 from tests.virtual_machines import wait_until
 from vm_pool.providers.remote.options import TOKEN_VARIABLE
@@ -30,27 +29,6 @@ pytestmark = [pytest.mark.slow, needs_local_desktops, pytest.mark.timeout(600)]
 
 OPERATOR = "operator-0123456789abcdef"
 LENDER = ("--provider-name", "local", "--provider-option", "profile=core", "--num-vms", "2", "--num-rollouts", "4")
-
-
-@contextmanager
-def lending(folder: Path, *options: str, **variables: str) -> Iterator[str]:
-    """A service that lends two desktops of its own; yields its address."""
-    url = f"http://127.0.0.1:{free_port()}"
-    (tmp_path / "lender").mkdir()
-    lender = started(tmp_path, url)
-    try:
-    (folder / "lender").mkdir()
-    command = [sys.executable, "-m", "rollout_tasks.cli.main", "desktops", "serve", "--port", url.rpartition(":")[2]]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("REDIS_", "ROLLOUT_"))}
-    environment |= {"PYTHONPATH": str(REPOSITORY), "ROLLOUT_SERVICE_TOKENS": f"boss:{OPERATOR}", **variables}
-    with (folder / "log").open("wb") as log:
-        lender = subprocess.Popen([*command, *LENDER, *options], cwd=folder / "lender", env=environment, stderr=log)
-    try:
-        wait_until(lambda: answers(url), seconds=120)
-        yield url
-    finally:
-        lender.send_signal(signal.SIGTERM)
-        assert lender.wait(120) == 0, (folder / "log").read_text()
 
 
 def test_examples_score_as_on_desktops_of_ones_own(tmp_path: Path) -> None:
@@ -64,8 +42,6 @@ def test_examples_score_as_on_desktops_of_ones_own(tmp_path: Path) -> None:
         assert [row["score"] for row in report["evaluation_results"]] == [1.0] * 4
         with httpx.Client(headers={"Authorization": f"Bearer {OPERATOR}"}) as client:
             assert client.get(f"{url}/emulators").json() == [], "each was given back"
-    finally:
-        ended(lender, tmp_path)
 
 
 def test_what_a_killed_service_had_started_ends_and_it_can_be_started_again(tmp_path: Path) -> None:
@@ -95,23 +71,6 @@ def test_what_a_killed_service_had_started_ends_and_it_can_be_started_again(tmp_
     assert not traces(vm_id.rpartition("-")[0] + "-")
 
 
-def started(folder: Path, url: str) -> subprocess.Popen[bytes]:
-    """The service in its simple form, with a Valkey and a VM host of its own."""
-    command = [sys.executable, "-m", "rollout_tasks.cli.main", "desktops", "serve", "--port", url.rpartition(":")[2]]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("REDIS_", "ROLLOUT_"))}
-    environment |= {"PYTHONPATH": str(REPOSITORY), "ROLLOUT_SERVICE_TOKENS": f"boss:{OPERATOR}"}
-    with (folder / "log").open("ab") as log:
-        lender = subprocess.Popen([*command, *LENDER], cwd=folder / "lender", env=environment, stderr=log)
-    wait_until(lambda: answers(url), seconds=120)
-    return lender
-
-
-def ended(lender: subprocess.Popen[bytes], folder: Path) -> None:
-    """Ends it as a supervisor does."""
-    lender.send_signal(signal.SIGTERM)
-    assert lender.wait(120) == 0, (folder / "log").read_text(encoding="utf-8")
-
-
 def test_looking_at_a_desktop_changes_nothing_and_helping_does(tmp_path: Path) -> None:
     (tmp_path / "share" / "novnc" / "core").mkdir(parents=True)
     (tmp_path / "share" / "novnc" / "core" / "rfb.js").touch()  # the client of this test is another one
@@ -136,6 +95,35 @@ def opened(url: str, address: str) -> Browser:
     browser = Browser(url, address.removeprefix(url))
     assert browser.hand_in().status_code == 204
     return browser
+
+
+@contextmanager
+def lending(folder: Path, *options: str, **variables: str) -> Iterator[str]:
+    """A service that lends two desktops of its own; yields its address."""
+    url = f"http://127.0.0.1:{free_port()}"
+    (folder / "lender").mkdir()
+    lender = started(folder, url, *options, **variables)
+    try:
+        yield url
+    finally:
+        ended(lender, folder)
+
+
+def started(folder: Path, url: str, *options: str, **variables: str) -> subprocess.Popen[bytes]:
+    """The service in its simple form, with a Valkey and a VM host of its own."""
+    command = [sys.executable, "-m", "rollout_tasks.cli.main", "desktops", "serve", "--port", url.rpartition(":")[2]]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("REDIS_", "ROLLOUT_"))}
+    environment |= {"PYTHONPATH": str(REPOSITORY), "ROLLOUT_SERVICE_TOKENS": f"boss:{OPERATOR}", **variables}
+    with (folder / "log").open("ab") as log:
+        lender = subprocess.Popen([*command, *LENDER, *options], cwd=folder / "lender", env=environment, stderr=log)
+    wait_until(lambda: answers(url), seconds=120)
+    return lender
+
+
+def ended(lender: subprocess.Popen[bytes], folder: Path) -> None:
+    """Ends it as a supervisor does."""
+    lender.send_signal(signal.SIGTERM)
+    assert lender.wait(120) == 0, (folder / "log").read_text(encoding="utf-8")
 
 
 def answers(url: str) -> bool:

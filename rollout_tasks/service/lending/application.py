@@ -1,4 +1,4 @@
-"""The desktop service as an ASGI application: leases, their WebSocket, MCP, the older routes, and the document of the routes."""
+"""The desktop service as an ASGI application: leases, their WebSockets and views, MCP, the older routes, the document of routes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from rollout_tasks.service.lending.lease_routes import LeaseRoutes
 from rollout_tasks.service.lending.lease_socket import PATH, LeaseSocket
 from rollout_tasks.service.lending.mcp_address import PATH as MCP_PATH
 from rollout_tasks.service.lending.mcp_address import McpAddress
-from rollout_tasks.service.lending.novnc_files import NoVNCFiles
 from rollout_tasks.service.lending.novnc_files import NoVNCFiles, novnc_folders
 from rollout_tasks.service.lending.openapi import document, routes
 from rollout_tasks.service.lending.places import WaitingPlaces
@@ -61,9 +60,8 @@ def served(
         routes=[
             *routes(operations),
             Route(DOCUMENT_PATH, answering(show_document), methods=["GET"]),
-            *(Route(path, answering(_not_a_socket), methods=["GET"]) for path in (PATH, PORT_PATH)),
-            Route(MCP_PATH, mcp_address, methods=["POST"]),
             *(Route(path, answering(_not_a_socket), methods=["GET"]) for path in (PATH, PORT_PATH, VIEW_PATH)),
+            Route(MCP_PATH, mcp_address, methods=["POST"]),
             *view_routes.routes(),
             WebSocketRoute(PATH, LeaseSocket(calls, holders).serve),
             WebSocketRoute(PORT_PATH, PortSocket(calls, holders).serve),

@@ -59,8 +59,8 @@ class View:
     def may_help(self) -> bool:
         """Returns whether the person may use the desktop now: not while it is set up, nor once it is to be scored."""
         session = self.lent.session
-        goes_on = session.end is None and session.stopped_at is None and session.over is None
-        return self.help and goes_on and session.ready and self.lent.evaluation is None
+        goes_on = session.ready and session.over is None and not session.closed
+        return self.help and goes_on and self.lent.evaluation is None
 
     def helped(self) -> None:
         """Notes that the person did: what the episode shows is not the agent's alone from now on."""
@@ -142,9 +142,8 @@ class DesktopViews:
         Raises:
             Refusal: One sentence says why.
         """
-        session = view.lent.session
-        if session.end is not None or session.stopped_at is not None:
-            raise Refusal(410, "the lease is over, and its desktop is reset")
+        if view.lent.session.closed:
+            raise Refusal(410, "the episode is over: its desktop is scored or reset")
         if self._clock() - view.began > VIEW_SECONDS:
             raise Refusal(410, f"the view is over after {VIEW_SECONDS / 3600:g} hours: ask for a new one")
         try:
@@ -175,7 +174,7 @@ class DesktopViews:
 
 def _check_shows(lent: LentDesktop) -> None:
     session = lent.session
-    if session.end is not None or session.stopped_at is not None:
+    if session.closed:
         raise Refusal(410, "the lease is over")
     if session.fence is None:
         raise Refusal(409, "the lease still waits for a desktop: there is nothing to look at yet")

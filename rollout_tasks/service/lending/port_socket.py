@@ -11,7 +11,6 @@ import struct
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from socket import SO_LINGER, SOL_SOCKET
-from typing import Any
 from typing import Any, Protocol
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
@@ -79,11 +78,10 @@ class PortSocket:
         reader, writer = await self._connected(lent, socket.path_params["port"])
         try:
             await socket.accept()
-            await _carried(socket, reader, writer, self._ended(lent, socket), lambda: lent.session.closed)
-            await carried(socket, reader, writer, self._ended(lent, socket))
+            await carried(socket, reader, writer, self._ended(lent, socket), lambda: lent.session.closed)
         finally:
             if lent.session.closed:
-                _drop(writer)
+                drop(writer)
             writer.close()
 
     async def _ended(self, lent: LentDesktop, socket: WebSocket) -> None:
@@ -134,7 +132,7 @@ async def through_gate(endpoint: Endpoint, purpose: str) -> tuple[asyncio.Stream
     return reader, writer
 
 
-def _drop(writer: asyncio.StreamWriter) -> None:
+def drop(writer: asyncio.StreamWriter) -> None:
     """Ends a connection without what was not sent yet: the desktop is the next holder's."""
     no_more = struct.pack("ii", 1, 0)
     with suppress(OSError):
@@ -142,17 +140,13 @@ def _drop(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
-async def _carried(
+async def carried(
     socket: WebSocket,
-    reader: asyncio.StreamReader,
-    writer: asyncio.StreamWriter,
+    reader: Readable,
+    writer: Writable,
     ended: Coroutine[Any, Any, None],
     closed: Callable[[], bool],
 ) -> None:
-    """Passes bytes on until a side or `ended` ends; none once the desktop is closed to the client, which is asked before each."""
-    both = (_to_desktop(socket, writer, closed), _to_client(reader, socket, closed), ended)
-    ways = [asyncio.create_task(way) for way in both]
-async def carried(socket: WebSocket, reader: Readable, writer: Writable, ended: Coroutine[Any, Any, None]) -> None:
     """Carries bytes both ways until either side ends the connection.
 
     Args:
@@ -160,8 +154,10 @@ async def carried(socket: WebSocket, reader: Readable, writer: Writable, ended: 
         reader: What the desktop sends.
         writer: What it is sent.
         ended: Returns when the connection has to end.
+        closed: Whether the desktop is closed to the client; asked before each piece is passed on.
     """
-    ways = [asyncio.create_task(way) for way in (_to_desktop(socket, writer), _to_client(reader, socket), ended)]
+    both = (_to_desktop(socket, writer, closed), _to_client(reader, socket, closed), ended)
+    ways = [asyncio.create_task(way) for way in both]
     try:
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -173,8 +169,7 @@ async def carried(socket: WebSocket, reader: Readable, writer: Writable, ended: 
                 await socket.close(_OVER)
 
 
-async def _to_desktop(socket: WebSocket, writer: asyncio.StreamWriter, closed: Callable[[], bool]) -> None:
-async def _to_desktop(socket: WebSocket, writer: Writable) -> None:
+async def _to_desktop(socket: WebSocket, writer: Writable, closed: Callable[[], bool]) -> None:
     while True:
         message = await socket.receive()
         if message["type"] == "websocket.disconnect":
@@ -188,8 +183,6 @@ async def _to_desktop(socket: WebSocket, writer: Writable) -> None:
             await writer.drain()
 
 
-async def _to_client(reader: asyncio.StreamReader, socket: WebSocket, closed: Callable[[], bool]) -> None:
+async def _to_client(reader: Readable, socket: WebSocket, closed: Callable[[], bool]) -> None:
     while (content := await reader.read(_PIECE)) and not closed():
-async def _to_client(reader: Readable, socket: WebSocket) -> None:
-    while content := await reader.read(_PIECE):
         await socket.send_bytes(content)

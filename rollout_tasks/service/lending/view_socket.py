@@ -15,7 +15,7 @@ from starlette.websockets import WebSocket
 from rollout_tasks.service.lending.desktop_views import MOST_SOCKETS, PURPOSE, DesktopViews, View
 from rollout_tasks.service.lending.guest_socket import GuestSocket, opened
 from rollout_tasks.service.lending.http_requests import problem
-from rollout_tasks.service.lending.port_socket import carried, through_gate
+from rollout_tasks.service.lending.port_socket import carried, drop, through_gate
 from rollout_tasks.service.lending.refusal import Refusal
 from rollout_tasks.service.lending.view_routes import PATH as VIEW_PATH
 from rollout_tasks.service.lending.view_routes import check_origin, view_of
@@ -59,7 +59,7 @@ class ViewSocket:
                 await socket.accept()
                 desktop = _ViewedDesktop(view, guest)
                 try:
-                    await carried(socket, desktop, desktop, self._over(view))
+                    await carried(socket, desktop, desktop, self._over(view), lambda: view.lent.session.closed)
                 finally:
                     await desktop.let_go()
         except Refusal as refusal:
@@ -126,7 +126,11 @@ async def _connected(view: View) -> AsyncIterator[GuestSocket]:
     except OSError as error:  # a timeout, too
         raise Refusal(503, "the desktop's VNC server does not answer") from error
     with closing(writer):
-        yield guest
+        try:
+            yield guest
+        finally:
+            if view.lent.session.closed:
+                drop(writer)
 
 
 @contextmanager
