@@ -35,10 +35,9 @@ def running_server(
         listener: Where; it listens already.
         most_connections: Connections at a time, those of WebSockets included; more are answered 503.
     """
-    # Here, because wrong input needs none of it.
-    import uvicorn
+    import uvicorn  # here, because wrong input needs none of it
 
-    from rollout_tasks.http_protocol import BoundedProtocol
+    from rollout_tasks.http_protocol import BoundedProtocol  # here, as it is
 
     # A client that is cut off is noticed within a lease's time, as a worker is.
     ping = max(1.0, settings().lease_ttl / 3)

@@ -142,14 +142,14 @@ class DesktopViews:
         Raises:
             Refusal: One sentence says why.
         """
-        if view.lent.session.closed:
-            raise Refusal(410, "the episode is over: its desktop is scored or reset")
-        if self._clock() - view.began > VIEW_SECONDS:
-            raise Refusal(410, f"the view is over after {VIEW_SECONDS / 3600:g} hours: ask for a new one")
         try:
             holder_of(view.asked, self._holders)
         except Refusal as refusal:
             raise Refusal(410, "the token with which this view was asked for was revoked") from refusal
+        if view.lent.session.closed:
+            raise Refusal(410, "the lease is over, or about to be: its desktop is scored or reset")
+        if self._clock() - view.began > VIEW_SECONDS:
+            raise Refusal(410, f"the view is over after {VIEW_SECONDS / 3600:g} hours: ask for a new one")
 
     def _make_room(self, lent: LentDesktop) -> None:
         """Ends the oldest view of a lease that nobody looks at, if there are as many as there may be."""

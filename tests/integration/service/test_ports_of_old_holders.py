@@ -32,8 +32,8 @@ class Way:
         async def serve(websocket: WebSocket) -> None:
             reader, writer = await asyncio.open_connection(*listener.getsockname())
             await websocket.accept()
-            await port_socket._carried(websocket, reader, writer, asyncio.sleep(60), lambda: self.closed)
-            port_socket._drop(writer)
+            await port_socket.carried(websocket, reader, writer, asyncio.sleep(60), lambda: self.closed)
+            port_socket.drop(writer)
             self.ended = True
 
         application = ClientPresence(Starlette(routes=[WebSocketRoute("/", serve)]))
