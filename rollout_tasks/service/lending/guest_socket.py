@@ -39,7 +39,13 @@ class GuestSocket:
                 return b""
 
     def write(self, content: bytes) -> None:
-        """Sends bytes, in one message."""
+        """Sends bytes, in one message.
+
+        Raises:
+            OSError: The guest has ended the connection.
+        """
+        if content and self._protocol.state.name != "OPEN":
+            raise ConnectionResetError("the desktop's VNC has ended the connection")
         if content:
             self._protocol.send_binary(content)
             _tell(self._protocol, self._writer)

@@ -136,7 +136,7 @@ class Lease(BaseModel):
     end: End | None = Field(description="How it ended; null while it goes on.")
 
 
-class View(BaseModel):
+class ViewAddress(BaseModel):
     """Where a person sees the desktop."""
 
     path: str = Field(

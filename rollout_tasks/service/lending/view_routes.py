@@ -80,7 +80,7 @@ class ViewRoutes:
         return [
             Operation(
                 *("POST", "/leases/{lease_id}/view", answering(self._begin), "Get an address to see the desktop at"),
-                replies={201: messages.View},
+                replies={201: messages.ViewAddress},
                 body=messages.ViewRequest,
                 refusals=(404, 409, 410, 429, 501),
             )
@@ -107,7 +107,9 @@ class ViewRoutes:
         _check_sockets()
         view, ticket = self._views.begin(lent, request, may_help=sent.help)
         path = f"{PATH.format(view_id=view.id)}/#{ticket}"
-        given = messages.View(path=path, help=view.help, ticket_seconds=TICKET_SECONDS, view_seconds=VIEW_SECONDS)
+        given = messages.ViewAddress(
+            path=path, help=view.help, ticket_seconds=TICKET_SECONDS, view_seconds=VIEW_SECONDS
+        )
         return json_reply(201, given, Cache_Control="no-store")
 
     async def _exchange(self, request: Request) -> Response:
