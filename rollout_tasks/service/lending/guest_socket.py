@@ -6,6 +6,7 @@ The guest is not trusted: its messages are bounded, and nothing that it sends is
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,18 +21,27 @@ _PIECE = 1 << 16
 class GuestSocket:
     """An open WebSocket to a guest."""
 
-    def __init__(self, protocol: ClientProtocol, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self,
+        protocol: ClientProtocol,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        events: Sequence[object],
+    ) -> None:
         """Takes one that is open, as `opened` returns it."""
         self._protocol = protocol
         self._reader = reader
         self._writer = writer
+        self._events = events
+        """What came with the reply to the request."""
 
     async def read(self, _most: int) -> bytes:
         """Returns what came next; nothing once the guest has ended it. A message is not parted, however long."""
         from websockets.frames import Frame, Opcode  # here: see `opened`
 
         while True:
-            frames = [one for one in self._protocol.events_received() if isinstance(one, Frame)]
+            events, self._events = (*self._events, *self._protocol.events_received()), ()
+            frames = [one for one in events if isinstance(one, Frame)]
             carrying = (Opcode.BINARY, Opcode.CONT)
             if content := b"".join(bytes(one.data) for one in frames if one.opcode in carrying):
                 return content
@@ -71,9 +81,10 @@ async def opened(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
     while protocol.state.name == "CONNECTING":
         if not await _heard(protocol, reader, writer):
             break
-    if protocol.state.name != "OPEN":
+    events = protocol.events_received()  # the reply, and what came with it: that may be all there is
+    if not events or protocol.handshake_exc is not None:
         raise ConnectionRefusedError(f"the desktop's VNC did not open a WebSocket: {protocol.handshake_exc}")
-    return GuestSocket(protocol, reader, writer)
+    return GuestSocket(protocol, reader, writer, events)
 
 
 async def _heard(protocol: ClientProtocol, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
