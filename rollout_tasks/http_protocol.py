@@ -58,7 +58,9 @@ class BoundedProtocol(H11Protocol):
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """Leaves the connection to the WebSocket's protocol, unless there are as many connections as there may be."""
-        if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency:
+        if event.method != b"GET":  # that protocol would wait for ever
+            self.send_400_response("A WebSocket is opened by GET.")
+        elif self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency:
             self.transport.write(_FULL)
             self.transport.close()
         else:

@@ -41,9 +41,9 @@ def running_server(
 
     # A client that is cut off is noticed within a lease's time, as a worker is.
     ping = max(1.0, settings().lease_ttl / 3)
-    sockets: dict[str, Any] = {"ws_ping_interval": ping, "ws_ping_timeout": ping}
+    sockets: dict[str, Any] = {"ws": _socket_protocol(), "ws_ping_interval": ping, "ws_ping_timeout": ping}
     # A few thousand compressed bytes would be some megabytes, and many such messages come at once.
-    sockets |= {"ws_max_size": LARGEST_MESSAGE, "ws_max_queue": 1, "ws_per_message_deflate": False}
+    sockets |= {"ws_max_size": LARGEST_MESSAGE, "ws_per_message_deflate": False}
     logging.getLogger("uvicorn.error").addFilter(_is_not_of_a_socket)
     server = uvicorn.Server(
         uvicorn.Config(
@@ -63,6 +63,14 @@ def running_server(
     finally:
         server.should_exit = True
         thread.join(_STOP_SECONDS)
+
+
+def _socket_protocol() -> Any:
+    try:
+        from rollout_tasks.http_services.socket_protocol import BoundedSocket  # here, because websockets is optional
+    except ImportError:
+        return "none"
+    return BoundedSocket
 
 
 def serve_until(stop: threading.Event, server: threading.Thread, services: EmbeddedServices | None = None) -> None:

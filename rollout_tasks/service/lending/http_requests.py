@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -27,6 +29,10 @@ LARGEST_BODY = 1 << 20
 """Bytes."""
 _READ_TO_END = 16 << 20
 """Bytes of a body that is too large but read to its end: many clients look for a reply only then."""
+_SMALL = 1 << 16
+"""Bytes of a body that any number of requests may have; what is larger counts as large while it is read."""
+_MOST_LARGE = 64
+_large_bodies = threading.BoundedSemaphore(_MOST_LARGE)
 BODY_SECONDS = 30.0
 _LONGEST_SENTENCE = 2_000
 _NESTED = "it is nested too deeply"
@@ -127,19 +133,37 @@ async def body_of(request: Request, largest: int = LARGEST_BODY, seconds: float 
     if int(request.headers.get("content-length", "0")) > _READ_TO_END:  # the server takes none that is not a number
         raise too_large
     body, length = bytearray(), 0
-    try:
-        async with asyncio.timeout(seconds):
-            async for piece in request.stream():
-                length += len(piece)
-                if length > _READ_TO_END:
-                    raise too_large
-                if length <= largest:
-                    body += piece
-    except TimeoutError as error:
-        raise Refusal(408, f"the body did not come within {seconds:g} s") from error
+    with ExitStack() as large:
+        try:
+            async with asyncio.timeout(seconds):
+                async for piece in request.stream():
+                    if length <= _SMALL < length + len(piece):
+                        large.enter_context(_large_body())
+                    length += len(piece)
+                    if length > _READ_TO_END:
+                        raise too_large
+                    if length <= largest:
+                        body += piece
+        except TimeoutError as error:
+            raise Refusal(408, f"the body did not come within {seconds:g} s") from error
     if length > largest:
         raise too_large
     return bytes(body)
+
+
+@contextmanager
+def _large_body() -> Iterator[None]:
+    """Counts a large body that is being read.
+
+    Raises:
+        Refusal: There are many already.
+    """
+    if not _large_bodies.acquire(blocking=False):
+        raise Refusal(503, f"{_MOST_LARGE} large bodies are being read already: try again")
+    try:
+        yield
+    finally:
+        _large_bodies.release()
 
 
 def object_in(body: bytes) -> dict[str, Any]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from importlib.util import find_spec
 
 import httpx
+import psutil
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -130,3 +132,38 @@ def test_a_client_that_went_just_before_its_answer_is_known_to_have_gone(port: i
         if not goes:
             assert read_all(connection).endswith(b"answered")
     wait_until(lambda: went == [goes], seconds=10)
+
+
+UPGRADE = (
+    b" /ws HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+)
+needs_websockets = pytest.mark.skipif(find_spec("websockets") is None, reason="websockets is not installed")
+
+
+@needs_websockets
+def test_a_socket_is_opened_by_get_alone(port: int) -> None:
+    assert read_all(sent(port, b"POST" + UPGRADE + b"Content-Length: 3\r\n\r\nabc")).startswith(b"HTTP/1.1 400 ")
+
+
+@needs_websockets
+def test_a_message_of_very_many_pieces_is_not_kept(port: int) -> None:
+    with sent(port, b"GET" + UPGRADE + b"\r\n") as connection:
+        assert connection.recv(4096).startswith(b"HTTP/1.1 101 ")
+        first, piece = b"\x01\x80\0\0\0\0", b"\x00\x80\0\0\0\0"
+        with suppress(OSError):
+            connection.sendall(first + 2_000 * piece)
+        assert b"too many pieces of a message" in read_all(connection)
+
+
+@pytest.mark.slow
+@needs_websockets
+def test_pings_of_a_client_that_reads_no_answer_are_not_answered_without_end(port: int) -> None:
+    with sent(port, b"GET" + UPGRADE + b"\r\n") as connection:
+        assert connection.recv(4096).startswith(b"HTTP/1.1 101 ")
+        pings = 4_000 * (b"\x89\xfd\0\0\0\0" + b"x" * 125)
+        before = psutil.Process().memory_info().rss
+        for _ in range(60):  # 31 MB
+            connection.sendall(pings)
+        assert psutil.Process().memory_info().rss - before < 16 << 20
+        assert answers(port) == 200

@@ -1,0 +1,45 @@
+"""Few large bodies are read at a time, so that slow ones do not fill the memory."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from starlette.requests import Request
+from starlette.types import Message
+
+from rollout_tasks.service.lending import http_requests
+from rollout_tasks.service.lending.http_requests import body_of
+from rollout_tasks.service.lending.refusal import Refusal
+
+
+def request_of(*pieces: bytes, ends: bool = True) -> Request:
+    left = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
+
+    async def receive() -> Message:
+        if left:
+            return left.pop(0)
+        if not ends:
+            await asyncio.Event().wait()
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    return Request({"type": "http", "headers": []}, receive)
+
+
+def test_large_bodies_have_a_most_and_small_ones_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_requests, "_large_bodies", threading.BoundedSemaphore(1))
+    large, small = b"x" * 50_000, b"x" * 1_000
+
+    async def read() -> None:
+        slow = asyncio.create_task(body_of(request_of(large, large, ends=False)))
+        await asyncio.sleep(0.05)
+        with pytest.raises(Refusal, match="large bodies are being read already") as refusal:
+            await body_of(request_of(large, large))
+        assert refusal.value.status == 503
+        assert await body_of(request_of(small, small)) == small + small
+        slow.cancel()
+        await asyncio.wait({slow})
+        assert await body_of(request_of(large, large)) == large + large
+
+    asyncio.run(read())
