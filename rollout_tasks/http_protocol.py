@@ -18,12 +18,42 @@ HEAD_SECONDS = 10.0
 """How long a connection may be open, or a request begun, without a whole head."""
 BODY_SECONDS = 90.0
 """How long a body may take, whether it is read or not: longer than any handler waits for it, so that it can say so."""
+READ_SECONDS = 90.0
+"""How long a client may take nothing of what it is sent."""
 MOST_HEADLESS = 256
 """Connections without a whole head at a time; when there are more, the oldest is cut: a client's own head comes at once."""
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
-class BoundedProtocol(H11Protocol):
+class WritingDeadline:
+    """Cuts a connection whose client does not read what it is sent. For protocols of uvicorn, before them among the bases."""
+
+    _stalled: asyncio.TimerHandle | None = None
+    transport: asyncio.Transport
+    loop: asyncio.AbstractEventLoop
+
+    def pause_writing(self) -> None:
+        """Begins to wait until the client reads."""
+        super().pause_writing()  # type: ignore[misc]
+        self._stalled = self.loop.call_later(READ_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Ends the waiting."""
+        self._wait_no_more()
+        super().resume_writing()  # type: ignore[misc]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Ends the waiting, too."""
+        self._wait_no_more()
+        super().connection_lost(exc)  # type: ignore[misc]
+
+    def _wait_no_more(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+
+class BoundedProtocol(WritingDeadline, H11Protocol):
     """One connection."""
 
     def __init__(

@@ -7,13 +7,15 @@ from asyncio.transports import BaseTransport
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode, Frame
 
+from rollout_tasks.http_protocol import WritingDeadline
+
 _MOST_FRAGMENTS = 1_000
 """Pieces of one message: uvicorn keeps them all, and may get a hundred thousand empty ones in a moment."""
 _PIECE = 1 << 14
 """Bytes that are read at a time: all small messages in them are kept, and other clients wait meanwhile."""
 
 
-class BoundedSocket(WebSocketsSansIOProtocol):
+class BoundedSocket(WritingDeadline, WebSocketsSansIOProtocol):
     """One connection."""
 
     _fragments = 0

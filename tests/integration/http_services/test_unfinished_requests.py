@@ -38,6 +38,11 @@ async def answer_late(request: Request) -> Response:
     return Response(b"answered")
 
 
+async def answer_much(request: Request) -> Response:
+    del request
+    return Response(b"x" * (32 << 20))
+
+
 went: list[bool] = []
 
 
@@ -52,6 +57,7 @@ def port() -> Iterator[int]:
         routes=[
             Route("/", answer, methods=["GET", "POST", "PUT"]),
             Route("/late", answer_late),
+            Route("/much", answer_much),
             WebSocketRoute("/ws", serve_socket),
         ]
     )
@@ -167,3 +173,10 @@ def test_pings_of_a_client_that_reads_no_answer_are_not_answered_without_end(por
             connection.sendall(pings)
         assert psutil.Process().memory_info().rss - before < 16 << 20
         assert answers(port) == 200
+
+
+def test_a_client_that_does_not_read_its_answer_is_cut(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rollout_tasks.http_protocol.READ_SECONDS", 0.2)
+    with sent(port, b"GET /much HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") as connection:
+        time.sleep(2)
+        assert len(read_all(connection)) < 32 << 20
