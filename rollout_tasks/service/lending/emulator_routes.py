@@ -219,14 +219,15 @@ class EmulatorRoutes:
     def _for_asker(self, handler: _AskerHandler) -> Handler:
         async def answer(request: Request) -> Response:
             query = read_as(messages.TokenQuery, request.query_params)
-            found = [one.decode("latin-1") for one in tokens_of(request.scope) if one]
-            if found or query.token:  # judged before a body is read
-                self._asker([*found, str(query.token or "").strip()], {})
-            sent = object_in(await (body_of(request) if found or query.token else self._unknown_body(request)))
-            in_body = sent.get("token")
-            found += [in_body.strip()] if isinstance(in_body, str) and in_body.strip() else []
-            found += [query.token.strip()] if query.token and query.token.strip() else []
-            return await handler(request, self._asker(found, sent))
+            in_head = [one.decode("latin-1") for one in tokens_of(request.scope) if one]
+            in_query = [query.token.strip()] if query.token and query.token.strip() else []
+            if in_head or query.token:  # judged before a body is read
+                early = self._asker([*in_head, *in_query], {})
+                with self._calls.requests.counted(early.holder):
+                    return await handler(request, self._named_in(in_head, object_in(await body_of(request)), in_query))
+            asker = self._named_in([], object_in(await self._unknown_body(request)), [])
+            with self._calls.requests.counted(asker.holder):
+                return await handler(request, asker)
 
         return answering(answer, _shown)
 
@@ -239,6 +240,12 @@ class EmulatorRoutes:
             return await body_of(request, _UNKNOWN_BODY, _UNKNOWN_SECONDS)
         finally:
             self._unknown -= 1
+
+    def _named_in(self, in_head: list[str], sent: dict[str, object], in_query: list[str]) -> _Asker:
+        """Returns who sent a request, by the first token of its head, its body and its query."""
+        in_body = sent.get("token")
+        found = [in_body.strip()] if isinstance(in_body, str) and in_body.strip() else []
+        return self._asker([*in_head, *found, *in_query], sent)
 
     def _asker(self, tokens: list[str], sent: dict[str, object]) -> _Asker:
         if not tokens:

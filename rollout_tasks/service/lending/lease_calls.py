@@ -19,6 +19,7 @@ from rollout_tasks.service import session_results
 from rollout_tasks.service.lending import messages
 from rollout_tasks.service.lending.lease_book import LeaseBook, LentDesktop
 from rollout_tasks.service.lending.lent_items import bare_item, chosen_item
+from rollout_tasks.service.lending.open_requests import OpenRequests
 from rollout_tasks.service.lending.places import WaitingPlaces
 from rollout_tasks.service.lending.refusal import Refusal, refusing
 from rollout_tasks.unicode_text import storable
@@ -43,6 +44,7 @@ class LeaseCalls:
             ttl_seconds: How long a client may be silent.
         """
         self.book = book
+        self.requests = OpenRequests(book.most_of)
         self.ttl_seconds = ttl_seconds
         self._places = places
         most = book.sessions.most

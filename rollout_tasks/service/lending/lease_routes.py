@@ -117,7 +117,9 @@ class LeaseRoutes:
         self, handler: Callable[[Request, TokenHolder], Awaitable[Response]]
     ) -> Callable[..., Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            return await handler(request, holder_of(request, self._holders))
+            holder = holder_of(request, self._holders)
+            with self._calls.requests.counted(holder):
+                return await handler(request, holder)
 
         return answering(answer)
 
