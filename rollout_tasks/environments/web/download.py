@@ -27,6 +27,13 @@ _NO_TEXT = ("image/", "video/", "audio/", "font/")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([a-zA-Z0-9_:.-]{1,40})", re.IGNORECASE)
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
 _NOT_AN_ADDRESS = "it is not the address of a page"
+_OTHER_PORTS = frozenset(
+    int(text)
+    for text in """1 7 9 11 13 15 17 19 20 21 22 23 25 37 42 43 53 69 77 79 87 95 101 102 103 104 109 110 111 113 115
+    117 119 123 135 137 139 143 161 179 389 427 465 512 513 514 515 526 530 531 532 540 548 554 556 563 587 601 636 989
+    990 993 995 1719 1720 1723 2049 3659 4045 4190 5060 5061 6000 6566 6665 6666 6667 6668 6669 6679 6697 10080""".split()  # noqa: SIM905
+)
+"""The ports that are bad by the Fetch standard (https://fetch.spec.whatwg.org/#port-blocking)."""
 _TOO_LONG = f"its address has more than {LONGEST_URL:,} characters"
 
 
@@ -71,6 +78,16 @@ def page_url(text: str) -> httpx.URL:
     return plain
 
 
+def check_port(url: httpx.URL) -> None:
+    """Checks that no other kind of service is asked, for which a request might be a command.
+
+    Raises:
+        Refused: The port is one that browsers refuse, too, or none.
+    """
+    if url.port is not None and (url.port in _OTHER_PORTS or not 0 < url.port < 1 << 16):
+        raise Refused(f"it is at port {url.port}, which no page is at")
+
+
 def check_redirect(url: httpx.URL) -> None:
     """Checks that a page may be asked for at an address that another one leads to.
 
@@ -111,6 +128,7 @@ def download(
 
     def checked(each: httpx.URL) -> None:
         check_redirect(each)
+        check_port(each)
         before_each(each)
 
     def resolve(host: str) -> list[str]:

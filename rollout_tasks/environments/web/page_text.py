@@ -24,7 +24,17 @@ _HTML = ("text/html", "application/xhtml+xml")
 _TEXT = ("application/json", "application/xml", "application/javascript", "application/x-yaml")
 _UNKNOWN = ("", "application/octet-stream", "binary/octet-stream", "application/x-download")
 _DECLARED = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([a-zA-Z0-9_:.-]{1,40})", re.IGNORECASE)
-_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),  # which begins as the next one
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_WIDE = re.compile(r"utf[-_]?(16|32)", re.IGNORECASE)
+"""Charsets whose texts have zeros."""
+_LINE_END = re.compile(r"\r\n|[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+_BLANK = re.compile(r"[^\S\n\t]")
+_NO_WIDTH = re.compile(r"[\u00ad\u200b-\u200d\u2060\ufeff]")
 _GAPS = re.compile(r"\n{3,}")
 
 
@@ -44,21 +54,31 @@ def read_page(body: bytes, media_type: str, charset: str, url: str) -> tuple[str
     Raises:
         Unreadable: It has no text; the message says why.
     """
-    kind = kind_of(body, media_type)
+    kind = kind_of(body, media_type, charset)
     if kind == "pdf":
         title, text = _read_pdf(body)
     elif kind == "html":
         title, text = _read_html(decoded(body, charset), url)
     else:
         title, text = "", decoded(body, charset)
-    text = _GAPS.sub("\n\n", text).strip()
+    text = _GAPS.sub("\n\n", _with_plain_blanks(text)).strip()
     if not text:
         raise Unreadable("it has no text")
     return title, text[:LONGEST_TEXT]
 
 
-def kind_of(body: bytes, media_type: str) -> Literal["pdf", "html", "text"]:
+def _with_plain_blanks(text: str) -> str:
+    """Returns a text whose blanks and line ends are those of ASCII, which all models and terminals read, without hidden ones."""
+    return _NO_WIDTH.sub("", _BLANK.sub(" ", _LINE_END.sub("\n", text)))
+
+
+def kind_of(body: bytes, media_type: str, charset: str = "") -> Literal["pdf", "html", "text"]:
     """Returns what a file is, by its beginning rather than by what its server says.
+
+    Args:
+        body: The file.
+        media_type: What its server says it is.
+        charset: The charset that its server names.
 
     Raises:
         Unreadable: It is neither a page, a PDF file nor text.
@@ -66,7 +86,8 @@ def kind_of(body: bytes, media_type: str) -> Literal["pdf", "html", "text"]:
     start = body[:_SNIFFED]
     if _PDF in start:
         return "pdf"
-    if b"\0" in body[:_DECLARED_IN] and not any(body.startswith(mark) for mark, _ in _MARKS):
+    is_wide = any(body.startswith(mark) for mark, _ in _MARKS) or (_WIDE.match(charset) and _is_text(media_type))
+    if b"\0" in body[:_DECLARED_IN] and not is_wide:
         raise Unreadable(
             f"it is not text, although it is said to be {media_type}" if _is_text(media_type) else _of(media_type)
         )
