@@ -118,11 +118,12 @@ class RunDescription:
         Raises:
             UserError: It is missing or broken.
         """
+        _check_file(self._path)
         try:
             values = json.loads(self._path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
             raise UserError(f"{self._folder} is not a run's folder: it has no run.json") from error
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise UserError(f"{self._path} cannot be read: {error}") from error
         if not isinstance(values, dict) or not isinstance(values.get("config"), dict):
             raise UserError(f"{self._path} is not a run's description: it has no config")
@@ -248,12 +249,13 @@ class RunDescription:
             UserError: items.jsonl is missing or broken.
         """
         number = 0
+        _check_file(self._items)
         try:
             with self._items.open(encoding="utf-8", newline="\n") as file:
                 for number, line in enumerate(file, start=1):
                     try:
                         yield _item_of(line)
-                    except ValueError as error:  # includes BenchmarkError
+                    except (ValueError, RecursionError) as error:  # includes BenchmarkError
                         raise UserError(f"{self._items}, line {number}: {error}") from error
         except OSError as error:
             raise UserError(f"{self._items} cannot be read: {error.strerror}") from error
@@ -268,6 +270,7 @@ class RunDescription:
         Raises:
             UserError: items.jsonl cannot be read.
         """
+        _check_file(self._items)
         try:
             with self._items.open("rb") as file:
                 return sum(1 for _ in file)
@@ -308,6 +311,12 @@ def _prove_space(folder: Path) -> None:
     finally:
         probe.unlink(missing_ok=True)
         link.unlink(missing_ok=True)
+
+
+def _check_file(path: Path) -> None:
+    """Refuses what is there and no file: of a pipe, reading would never begin, and of a device never end."""
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path} cannot be read: it is no plain file")
 
 
 def _text_of(document: dict[str, Any]) -> str:
