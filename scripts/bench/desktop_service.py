@@ -35,8 +35,8 @@ from rollout_tasks.service_client import AsyncDesktopClient, DesktopServiceError
 from rollout_tasks.service_client.exchanges import new_key
 from vm_pool.pool import VMPool
 
-TTL = 5.0
-BACK_WITHIN = TTL + 5.0
+BACK_AFTER_TTL = 5.0
+"""How long after a killed client's time is over its desktop may be on its way back."""
 AIM_MS = 5.0
 """The most that the service may add to an act in the 99th percentile."""
 OPERATOR = "operator-of-the-bench"
@@ -105,7 +105,7 @@ def clients(url: str, token: str, path: Path, connections: int, seed: int) -> No
 
 
 @contextmanager
-def service(folder: Path, desktops: int, most: int) -> Iterator[tuple[str, int]]:
+def service(folder: Path, desktops: int, most: int, ttl: float) -> Iterator[tuple[str, int]]:
     """Runs the service over simulated desktops; yields its address and its process."""
     services = EmbeddedServices(folder / "logs")
     try:
@@ -119,7 +119,7 @@ def service(folder: Path, desktops: int, most: int) -> Iterator[tuple[str, int]]
         config.write_text(json.dumps({"simulated": simulated}), encoding="utf-8")
         command = [sys.executable, "-m", "rollout_tasks.cli.main", "desktops", "serve", "--port", "0", "--no-embedded"]
         command += ["--env-mode", "simulated", "--config", str(config), "--output-dir", str(folder / "results")]
-        command += ["--ttl", str(TTL), "--num-rollouts", str(most)]
+        command += ["--ttl", str(ttl), "--num-rollouts", str(most)]
         environment = {**os.environ, "ROLLOUT_SERVICE_TOKENS": f"boss:{OPERATOR}"}
         log = folder / "service.log"
         with log.open("wb") as said:
@@ -186,13 +186,13 @@ class Watch:
         return {holder.rpartition(" ")[2] for holder in holders}
 
 
-def measure(processes: int, connections: int, desktops: int, seconds: float, seed: int) -> dict[str, Any]:
+def measure(processes: int, connections: int, desktops: int, seconds: float, ttl: float, seed: int) -> dict[str, Any]:
     """Runs clients, kills a tenth of their processes (at least one), and returns what was seen."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="desktop-service-") as name:
         folder = Path(name)
         with (
-            service(folder, desktops, processes * connections + 8) as (url, pid),
+            service(folder, desktops, processes * connections + 8, ttl) as (url, pid),
             connect(tries=1) as client,
         ):
             names = [f"client-{number}" for number in range(processes)]
@@ -210,13 +210,13 @@ def measure(processes: int, connections: int, desktops: int, seconds: float, see
             watch = Watch(url, quotas, VMPool(client), pid)
             victims = chance.sample(names[1:], max(1, processes // 10))
             kills = sorted((chance.uniform(0.4, 0.8) * seconds, victim) for victim in victims)
-            back = _run(watch, running, logs, kills, seconds)
+            back = _run(watch, running, logs, kills, seconds, ttl + BACK_AFTER_TTL)
             cores = watch.cores()
             for process in running.values():
                 process.kill()
                 process.wait()
             events = {one: _read(path) for one, path in logs.items()}
-    return {"service_cores": round(cores, 3), **_figures(events, watch, quotas, back)}
+    return {"service_cores": round(cores, 3), **_figures(events, watch, quotas, back, ttl + BACK_AFTER_TTL)}
 
 
 def _run(
@@ -225,6 +225,7 @@ def _run(
     logs: Mapping[str, Path],
     kills: list[tuple[float, str]],
     seconds: float,
+    back_within: float,
 ) -> dict[str, float | None]:
     """Watches for this long, and longer until all that was killed is back; returns how long that took for each."""
     began = time.monotonic()
@@ -242,7 +243,7 @@ def _run(
             waited = time.monotonic() - at
             if victim not in back and not (held & leases):
                 back[victim] = waited
-            elif victim not in back and waited > 4 * BACK_WITHIN:
+            elif victim not in back and waited > 4 * back_within:
                 back[victim] = None
         time.sleep(_LOOK_SECONDS)
     return back
@@ -264,12 +265,13 @@ def _figures(
     watch: Watch,
     quotas: Mapping[str, int],
     back: Mapping[str, float | None],
+    back_within: float,
 ) -> dict[str, Any]:
     every = [one for some in events.values() for one in some]
     acts = [one for one in every if one["event"] == "acted"]
     times = [one["at"] for one in acts]
     failed = [one["error"] for one in every if one["event"] == "failed"]
-    late = [name for name, seconds in back.items() if seconds is None or seconds > BACK_WITHIN]
+    late = [name for name, seconds in back.items() if seconds is None or seconds > back_within]
     added = sorted(one["added"] for one in acts)
     return {
         "acts": len(acts),
@@ -331,11 +333,14 @@ def main(
     connections: Annotated[int, typer.Option(min=1, help="Clients of each.")] = 20,
     desktops: Annotated[int, typer.Option(min=1, help="Simulated desktops.")] = 20,
     seconds: Annotated[float, typer.Option(min=5, help="How long clients work.")] = 90.0,
+    ttl: Annotated[
+        float, typer.Option(min=1, help="Seconds that a client may be silent; the service's own default.")
+    ] = 60.0,
     seed: Annotated[int, typer.Option(help="Same seed, same clients and kills.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print figures.")] = False,
 ) -> None:
     """Measure the service."""
-    figures = measure(processes, connections, desktops, seconds, seed)
+    figures = measure(processes, connections, desktops, seconds, ttl, seed)
     if as_json:
         typer.echo(json.dumps(figures, indent=2))
     else:
@@ -345,7 +350,7 @@ def main(
         table.add_row("leases; most that waited", f"{figures['leases']}; {figures['most_waiting']}", "")
         table.add_row("over a quota", str(len(figures["over_quota"])), "0")
         table.add_row("desktops held by two", str(len(figures["held_by_two"])), "0")
-        table.add_row("killed clients' desktops back, s", ", ".join(back), f"{BACK_WITHIN:g}")
+        table.add_row("killed clients' desktops back, s", ", ".join(back), f"{ttl + BACK_AFTER_TTL:g}")
         table.add_row("calls that failed", str(figures["failed"]), "0")
         added = figures["added_ms"]
         table.add_row("added to an act, ms (p50, p99, most)", ", ".join(map(str, added.values())), f"p99 < {AIM_MS:g}")
