@@ -68,7 +68,7 @@ def serve(
     allow_help: Annotated[
         bool,
         typer.Option(
-            "--allow-help", help="Let clients have people use their desktops, too, who look at them in a browser."
+            "--allow-help", help="Let people who watch a desktop in a browser use it, too, if its client asks for that."
         ),
     ] = False,
     embedded: Embedded = None,

@@ -52,7 +52,7 @@ async function show() {
     const state = await (await answered("state")).json();
     document.title = `Desktop of lease ${state.lease_id}`;
     byId("question").textContent = state.question;
-    byId("mode").textContent = state.help ? "You can use this desktop; the record says so once you do" : "Looking only";
+    byId("mode").textContent = state.help ? "You can use this desktop; the record says so once you do" : "View only";
     document.querySelector("header").classList.toggle("helping", state.help);
 
     const { default: RFB } = await import("./novnc/core/rfb.js");
