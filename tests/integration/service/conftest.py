@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
 
 from rollout_tasks.redis_client import connect
 from tests.conftest import ValkeyServer
-from tests.integration.service.desktop_service import PORTS, VMS, DesktopService, all_free
+from tests.integration.service.desktop_service import PORTS, VMS, DesktopService, acquired, all_free
 from tests.virtual_machines import wait_until
 from vm_pool.pool import VMPool
 from vm_pool.states import Endpoint
@@ -46,6 +47,16 @@ def service(
 @pytest.fixture(scope="package")
 def token(service: DesktopService) -> str:
     return service.token("alice", 2)
+
+
+@pytest.fixture(scope="module")
+def kept_lease(service: DesktopService, token: str) -> Iterator[dict[str, Any]]:
+    """One lease for all bad inputs, none of which may touch it."""
+    with service.client(token) as client:
+        lease = acquired(client, item="one")
+        yield lease
+        assert client.get(f"/leases/{lease['lease_id']}").json()["turns"] == 0
+        client.delete(f"/leases/{lease['lease_id']}")
 
 
 @pytest.fixture

@@ -211,16 +211,6 @@ BAD = [
 ]
 
 
-@pytest.fixture(scope="module")
-def kept_lease(service: DesktopService, token: str) -> Iterator[dict[str, Any]]:
-    """One lease for all bad inputs, none of which may touch it."""
-    with service.client(token) as client:
-        lease = acquired(client, item="one")
-        yield lease
-        assert client.get(f"/leases/{lease['lease_id']}").json()["turns"] == 0
-        client.delete(f"/leases/{lease['lease_id']}")
-
-
 @pytest.mark.parametrize(("method", "path", "body", "status", "said"), BAD, ids=range(len(BAD)))
 def test_bad_input_is_one_clear_sentence(
     service: DesktopService,

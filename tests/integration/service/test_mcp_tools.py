@@ -424,16 +424,6 @@ BAD_BODIES: list[tuple[bytes, int, str]] = [
 ERAS = {"legacy": {}, "modern": {"MCP-Protocol-Version": "2026-07-28"}}
 
 
-@pytest.fixture(scope="module")
-def kept_lease(service: DesktopService, token: str) -> Iterator[dict[str, Any]]:
-    """One lease for all bad inputs, none of which may touch it."""
-    with service.client(token) as client:
-        lease = acquired(client, item="one")
-        yield lease
-        assert client.get(f"/leases/{lease['lease_id']}").json()["turns"] == 0
-        client.delete(f"/leases/{lease['lease_id']}")
-
-
 @pytest.mark.parametrize(("tool", "arguments", "status", "said"), BAD_ARGUMENTS, ids=range(len(BAD_ARGUMENTS)))
 def test_bad_arguments_are_one_clear_sentence(
     service: DesktopService,
