@@ -1,8 +1,8 @@
 """Who may look at which lease's desktop: the views that holders of tokens asked for, kept in memory alone.
 
-The holder gets an address with a ticket in its fragment, which no browser sends to a server: it is in no log, no `Referer`, and no
-program that looks at addresses before people do uses it up. The page hands the ticket in, once, and gets a cookie for this view.
-Of both only digests are kept.
+The holder gets an address with a ticket in its fragment, which no browser sends to a server: it is in no log and no `Referer`,
+and a program that checks links does not use it up. The page hands the ticket in, once, and gets a cookie for this view. Only
+digests of both are kept.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ MOST_SOCKETS = 4
 """Connections of one view: a person may have it in several windows."""
 PURPOSE = "vnc"
 _SECRET_BYTES = 32
+_NO_SUCH_ADDRESS = "this address was used already, or is not known here: ask for a new view"
 
 
 @dataclass(slots=True)
@@ -43,7 +44,7 @@ class View:
     id: str
     lent: LentDesktop
     who: str
-    """The owner of the token with which it was asked for."""
+    """The name of who asked for it, for the log."""
     help: bool
     """Whether the person may use keyboard and pointer, too."""
     asked: HTTPConnection = field(repr=False)
@@ -103,7 +104,7 @@ class DesktopViews:
         self._make_room(lent)
         ticket = secrets.token_urlsafe(_SECRET_BYTES)
         own = HTTPConnection({"type": "http", "headers": asked.scope["headers"]})
-        view = View(secrets.token_hex(16), lent, holder.owner, may_help, own, _digest(ticket), self._clock())
+        view = View(secrets.token_hex(16), lent, holder.name, may_help, own, _digest(ticket), self._clock())
         self._views[view.id] = view
         return view, ticket
 
@@ -113,9 +114,9 @@ class DesktopViews:
         Raises:
             Refusal: It is wrong or was used (403), or the view is over (410).
         """
-        view = self._views.get(view_id)
-        if view is None or view.ticket is None or not hmac.compare_digest(view.ticket, _digest(ticket)):
-            raise Refusal(403, "this address was used already, or is not known here: ask for a new view")
+        view = self.unopened(view_id)
+        if not hmac.compare_digest(view.ticket or b"", _digest(ticket)):
+            raise Refusal(403, _NO_SUCH_ADDRESS)
         view.ticket = None
         if self._clock() - view.began > TICKET_SECONDS:
             raise Refusal(403, f"this address is older than {TICKET_SECONDS:g} s: ask for a new view")
@@ -123,6 +124,17 @@ class DesktopViews:
         cookie = secrets.token_urlsafe(_SECRET_BYTES)
         view.cookie = _digest(cookie)
         return cookie
+
+    def unopened(self, view_id: str) -> View:
+        """Returns a view whose ticket was not handed in yet: of other requests with a ticket, nothing needs to be read.
+
+        Raises:
+            Refusal: There is none (403).
+        """
+        view = self._views.get(view_id)
+        if view is None or view.ticket is None:
+            raise Refusal(403, _NO_SUCH_ADDRESS)
+        return view
 
     def find(self, view_id: str, cookie: str) -> View:
         """Returns a view that goes on, for who has its cookie.
@@ -152,7 +164,7 @@ class DesktopViews:
             raise Refusal(410, f"the view is over after {VIEW_SECONDS / 3600:g} hours: ask for a new one")
 
     def _make_room(self, lent: LentDesktop) -> None:
-        """Ends the oldest view of a lease that nobody looks at, if there are as many as there may be."""
+        """Ends the oldest view of a lease that nobody is watching, if there are as many as there may be."""
         views = [one for one in self._views.values() if one.lent is lent]
         if len(views) < MOST_VIEWS:
             return

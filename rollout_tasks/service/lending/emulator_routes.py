@@ -78,13 +78,11 @@ class EmulatorRoutes:
         return [
             self._own(
                 *("GET", "/start_emulator", start, "Start an emulator", messages.Started),
-                refusals=(429,),
                 safe=False,
             ),
             self._own(
                 *("POST", "/start_emulator", start, "Start an emulator", messages.Started),
                 body=messages.StartRequest,
-                refusals=(429,),
             ),
             self._own(
                 *("POST", "/stop_emulator", self._stop, "Stop an emulator", messages.Said),
@@ -202,7 +200,8 @@ class EmulatorRoutes:
         asker = self._asker([one.decode("latin-1") for one in tokens_of(request.scope) if one], {})
         if not asker.holder.operator:
             raise Refusal(403, "Forbidden: only an operator's token sets limits")
-        wanted = read_as(messages.LimitRequest, object_in(await body_of(request)))
+        with self._calls.requests.counted(asker.holder):
+            wanted = read_as(messages.LimitRequest, object_in(await body_of(request)))
         user = self._named(wanted.token)
         if user is None or user.operator:
             raise Refusal(400, "Unknown token. Make it with: rollouts desktops token make")

@@ -45,7 +45,7 @@ class GuestSocket:
             carrying = (Opcode.BINARY, Opcode.CONT)
             if content := b"".join(bytes(one.data) for one in frames if one.opcode in carrying):
                 return content
-            if self._protocol.state.name != "OPEN" or not await _heard(self._protocol, self._reader, self._writer):
+            if self._protocol.state.name != "OPEN" or not await _receive(self._protocol, self._reader, self._writer):
                 return b""
 
     def write(self, content: bytes) -> None:
@@ -58,7 +58,7 @@ class GuestSocket:
             raise ConnectionResetError("the desktop's VNC has ended the connection")
         if content:
             self._protocol.send_binary(content)
-            _tell(self._protocol, self._writer)
+            _flush(self._protocol, self._writer)
 
     async def drain(self) -> None:
         """Waits until the guest takes more."""
@@ -77,9 +77,9 @@ async def opened(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
     protocol = ClientProtocol(parse_uri(_ADDRESS), max_size=_LARGEST_MESSAGE)
     protocol.send_request(protocol.connect())
-    _tell(protocol, writer)
+    _flush(protocol, writer)
     while protocol.state.name == "CONNECTING":
-        if not await _heard(protocol, reader, writer):
+        if not await _receive(protocol, reader, writer):
             break
     events = protocol.events_received()  # the reply, and what came with it: that may be all there is
     if not events or protocol.handshake_exc is not None:
@@ -87,17 +87,17 @@ async def opened(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
     return GuestSocket(protocol, reader, writer, events)
 
 
-async def _heard(protocol: ClientProtocol, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+async def _receive(protocol: ClientProtocol, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
     """Takes what the guest sent; returns False once that was all."""
     if content := await reader.read(_PIECE):
         protocol.receive_data(content)
     else:
         protocol.receive_eof()
-    _tell(protocol, writer)  # as the answer to a ping
+    _flush(protocol, writer)  # as the answer to a ping
     return bool(content)
 
 
-def _tell(protocol: ClientProtocol, writer: asyncio.StreamWriter) -> None:
+def _flush(protocol: ClientProtocol, writer: asyncio.StreamWriter) -> None:
     for content in protocol.data_to_send():
         if content:
             writer.write(content)

@@ -59,10 +59,15 @@ def json_reply(status: int, body: BaseModel | Mapping[str, Any] | list[Any] | by
 
 def problem(refusal: Refusal) -> Response:
     """Returns the reply that says why a call was refused."""
-    body: dict[str, Any] = {"detail": one_line(refusal.sentence[:_LONGEST_SENTENCE])}
+    return json_reply(refusal.status, problem_values(refusal), **headers_of(refusal))
+
+
+def problem_values(refusal: Refusal) -> dict[str, str]:
+    """Returns what a refusal's reply says, as JSON values: one bounded sentence, and why the lease ended if that is known."""
+    values = {"detail": one_line(refusal.sentence[:_LONGEST_SENTENCE])}
     if refusal.failure_class is not None:
-        body["failure_class"] = refusal.failure_class
-    return json_reply(refusal.status, body, **headers_of(refusal))
+        values["failure_class"] = str(refusal.failure_class)
+    return values
 
 
 def headers_of(refusal: Refusal) -> dict[str, str]:

@@ -52,7 +52,7 @@ class LeaseRoutes:
                 *("POST", "/leases", own(self._acquire), "Acquire a desktop"),
                 replies={201: messages.Lease, 202: messages.Lease},
                 body=messages.LeaseRequest,
-                refusals=(404, 409, 410, 429),
+                refusals=(404, 409, 410),
             ),
             Operation(
                 *("GET", "/leases", own(self._list), "List the leases that go on"), replies={200: messages.LeaseList}

@@ -14,7 +14,14 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from rollout_tasks.http_services.token_holders import TokenHolder, TokenHolders
-from rollout_tasks.service.lending.http_requests import body_of, headers_of, holder_of, json_reply, object_in, problem
+from rollout_tasks.service.lending.http_requests import (
+    body_of,
+    headers_of,
+    holder_of,
+    json_reply,
+    object_in,
+    problem_values,
+)
 from rollout_tasks.service.lending.lease_calls import LeaseCalls
 from rollout_tasks.service.lending.mcp_tools import HOLDER, McpTools
 from rollout_tasks.service.lending.refusal import Refusal
@@ -37,6 +44,7 @@ class McpAddress:
     def __init__(self, calls: LeaseCalls, holders: TokenHolders) -> None:
         """Takes what carries the calls out, and who may make them."""
         self._holders = holders
+        self._calls = calls
         self._manager = _manager(McpTools(calls))
 
     @asynccontextmanager
@@ -56,13 +64,13 @@ class McpAddress:
             raise_if_foreign_page(request.headers.get("origin"))
             if self._manager is None:
                 raise Refusal(501, _NO_PACKAGE)
-            content = checked(await body_of(request))
+            with self._calls.requests.counted(holder):
+                content = checked(await body_of(request))
+                await self._answer(self._manager, holder, content, scope, receive, send)
         except Refusal as refusal:
             await _shown(refusal)(scope, receive, send)
         except ClientDisconnect:
             return
-        else:
-            await self._answer(self._manager, holder, content, scope, receive, send)
 
     @staticmethod
     async def _answer(
@@ -93,9 +101,9 @@ def _manager(tools: McpTools) -> StreamableHTTPSessionManager | None:
 
 def _shown(refusal: Refusal) -> Response:
     """Returns a refusal as an error of JSON-RPC, of which clients of MCP show the sentence."""
-    sentence = json.loads(bytes(problem(refusal).body))["detail"]
     code = _NOT_JSON if refusal.status == 400 else _NOT_A_REQUEST
-    said = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": sentence}}
+    error = {"code": code, "message": problem_values(refusal)["detail"]}
+    said = {"jsonrpc": "2.0", "id": None, "error": error}
     return json_reply(refusal.status, said, **headers_of(refusal))
 
 

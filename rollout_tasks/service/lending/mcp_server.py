@@ -25,7 +25,7 @@ from mcp_types import (
     ToolAnnotations,
 )
 
-from rollout_tasks.service.lending.http_requests import LARGEST_BODY, problem
+from rollout_tasks.service.lending.http_requests import LARGEST_BODY, problem_values
 from rollout_tasks.service.lending.mcp_tools import HOLDER, McpTool, McpTools, Reply
 from rollout_tasks.service.lending.refusal import Refusal
 from rollout_tasks.unicode_text import one_line, storable, storable_json
@@ -92,7 +92,7 @@ def result(reply: Reply) -> CallToolResult:
 
 def refused(refusal: Refusal) -> CallToolResult:
     """Returns a refusal as a sentence for the model, and for programs with the status that HTTP would give."""
-    said = json.loads(bytes(problem(refusal).body))
-    sentence = storable(said["detail"])
-    said = {"status": refusal.status, **said, "detail": sentence}
+    values = problem_values(refusal)
+    sentence = storable(values["detail"])
+    said = {"status": refusal.status, **values, "detail": sentence}
     return CallToolResult(content=[TextContent(text=sentence)], structured_content=said, is_error=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from rollout_tasks.http_services.client_presence import client_gone
+from rollout_tasks.http_services.client_presence import has_gone
 from rollout_tasks.http_services.token_holders import TokenHolder
 from rollout_tasks.service.lending import mcp_arguments, messages
 from rollout_tasks.service.lending.http_requests import read_as
@@ -71,7 +71,7 @@ class McpTools:
     def __init__(self, calls: LeaseCalls) -> None:
         """Takes what carries the calls out."""
         self._calls = calls
-        self.tools = {one.name: one for one in self._made()}
+        self.tools = {one.name: one for one in self._all_tools()}
 
     @property
     def instructions(self) -> str:
@@ -92,7 +92,7 @@ class McpTools:
         tool = self.tools[name]
         return await tool.answer(holder, read_as(tool.arguments, arguments))
 
-    def _made(self) -> list[McpTool]:
+    def _all_tools(self) -> list[McpTool]:
         return [
             McpTool(
                 *("list_items", "List items", "Lists the items (tasks) that a lease may play, a part at a time."),
@@ -146,8 +146,7 @@ class McpTools:
 
     async def _acquire(self, holder: TokenHolder, sent: mcp_arguments.AcquireArguments) -> Reply:
         lent = await self._calls.acquire(holder, sent)
-        gone = client_gone()
-        if sent.key is None and gone is not None and gone.is_set():
+        if sent.key is None and await has_gone():
             lent.session.stop("its client went away")  # which nobody could find again
         return Reply(await self._shown(lent))
 

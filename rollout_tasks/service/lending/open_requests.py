@@ -1,4 +1,4 @@
-"""How many requests of one holder are being answered: those that wait take up connections, of which a server has a most."""
+"""How many requests of one holder are being answered: those that wait take up connections, which are limited."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_OF_LEASE = 8
 
 
 class OpenRequests:
-    """The requests that are being answered. Used in one event loop."""
+    """The requests of all holders, whichever routes they are sent to. Used in one event loop."""
 
     def __init__(self, most_leases: Callable[[TokenHolder], int]) -> None:
         """Takes what says how many leases a holder may have."""

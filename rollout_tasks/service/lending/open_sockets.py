@@ -1,4 +1,4 @@
-"""How many WebSockets are open, of each lease and of each holder: each costs memory, so there is a most of both."""
+"""How many WebSockets are open, of each lease and of each holder: each costs memory, so both are limited."""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ from rollout_tasks.service.lending.messages import Problem
 
 _REFERENCE = "#/components/schemas/{model}"
 _PATH_PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
-_OF_TOKENS = (401, 403)
+_OF_TOKENS = (401, 403, 429)
+"""The last: too many requests at a time, see `open_requests`."""
 _OF_BODIES = (400, 408, 413, 422)
 _OF_FAILURES = (503,)
 _TAKES_BODIES = frozenset({"POST", "PUT", "PATCH"})

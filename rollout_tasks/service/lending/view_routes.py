@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from rollout_tasks.http_services.token_holders import TokenHolders
+from rollout_tasks.http_services.token_holders import TokenHolder, TokenHolders
 from rollout_tasks.service.lending import messages
 from rollout_tasks.service.lending.desktop_views import TICKET_SECONDS, VIEW_SECONDS, DesktopViews, View
 from rollout_tasks.service.lending.http_requests import (
@@ -34,7 +35,8 @@ from rollout_tasks.service.lending.refusal import Refusal
 PATH = "/views/{view_id}"
 _COOKIE = "view"
 _TICKET_BODY = 1 << 10
-"""Bytes of a body of which it is not known who sends it."""
+_TICKET_SECONDS = 5.0
+"""For a body of which it is not known who sends it."""
 _PAGE = Path(__file__).with_name("view_page")
 _PAGE_FILES = {
     "": ("view.html", "text/html"),
@@ -82,7 +84,7 @@ class ViewRoutes:
                 *("POST", "/leases/{lease_id}/view", answering(self._begin), "Get an address to see the desktop at"),
                 replies={201: messages.ViewAddress},
                 body=messages.ViewRequest,
-                refusals=(404, 409, 410, 429, 501),
+                refusals=(404, 409, 410, 501),
             )
         ]
 
@@ -97,7 +99,12 @@ class ViewRoutes:
         ]
 
     async def _begin(self, request: Request) -> Response:
-        lent = self._calls.book.find(holder_of(request, self._holders), request.path_params["lease_id"])
+        holder = holder_of(request, self._holders)
+        with self._calls.requests.counted(holder):
+            return await self._began(request, holder)
+
+    async def _began(self, request: Request, holder: TokenHolder) -> Response:
+        lent = self._calls.book.find(holder, request.path_params["lease_id"])
         sent = await message_of(request, messages.ViewRequest)
         self._calls.check_fence(lent, sent.fence)
         if sent.help and not self._allow_help:
@@ -114,8 +121,9 @@ class ViewRoutes:
 
     async def _exchange(self, request: Request) -> Response:
         secure = check_origin(request)
-        sent = read_as(messages.TicketRequest, object_in(await body_of(request, _TICKET_BODY)))
         view_id = request.path_params["view_id"]
+        self._views.unopened(view_id)  # before the body is read: anybody may send one
+        sent = read_as(messages.TicketRequest, object_in(await body_of(request, _TICKET_BODY, _TICKET_SECONDS)))
         cookie = self._views.exchange(view_id, sent.ticket)
         reply = Response(status_code=204)
         reply.set_cookie(
@@ -134,7 +142,8 @@ class ViewRoutes:
 
     async def _script(self, request: Request) -> Response:
         view_of(request, self._views)
-        return Response(self._novnc.script(request.path_params["name"]), media_type="text/javascript")
+        content = await run_in_threadpool(self._novnc.script, request.path_params["name"])
+        return Response(content, media_type="text/javascript")
 
 
 def view_of(connection: HTTPConnection, views: DesktopViews) -> View:

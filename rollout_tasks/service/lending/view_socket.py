@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager, closing, contextmanager, suppress
 
 from starlette.websockets import WebSocket
 
+from rollout_tasks.service.lending.desktop_connection import abort, connected_through_gate, relay
 from rollout_tasks.service.lending.desktop_views import MOST_SOCKETS, PURPOSE, DesktopViews, View
 from rollout_tasks.service.lending.guest_socket import GuestSocket, opened
 from rollout_tasks.service.lending.http_requests import problem
-from rollout_tasks.service.lending.port_socket import carried, drop, through_gate
 from rollout_tasks.service.lending.refusal import Refusal
 from rollout_tasks.service.lending.view_routes import PATH as VIEW_PATH
 from rollout_tasks.service.lending.view_routes import check_origin, view_of
@@ -27,7 +27,7 @@ PATH = f"{VIEW_PATH}/socket"
 _CONNECT_SECONDS = 20.0
 """The desktop's VNC server is started by the first who asks."""
 _LOOK_SECONDS = 0.2
-_LETTING_GO_SECONDS = 1.0
+_RELEASE_SECONDS = 1.0
 
 
 class ViewSocket:
@@ -59,9 +59,9 @@ class ViewSocket:
                 await socket.accept()
                 desktop = _ViewedDesktop(view, guest)
                 try:
-                    await carried(socket, desktop, desktop, self._over(view), lambda: view.lent.session.closed)
+                    await relay(socket, desktop, desktop, self._over(view), lambda: view.lent.session.closed)
                 finally:
-                    await desktop.let_go()
+                    await desktop.release_held()
         except Refusal as refusal:
             await socket.send_denial_response(problem(refusal))
 
@@ -84,29 +84,29 @@ class _ViewedDesktop:
     async def read(self, most: int, /) -> bytes:
         """Returns what the desktop sent."""
         content = await self._guest.read(most)
-        with self._told():
-            self._messages.heard(content)
+        with self._logging_errors():
+            self._messages.read_greeting(content)
         return content
 
     def write(self, content: bytes, /) -> None:
         """Sends what of this the desktop may get."""
-        with self._told():
-            self._guest.write(self._messages.passed(content))
+        with self._logging_errors():
+            self._guest.write(self._messages.allowed(content))
 
     async def drain(self) -> None:
         """Waits until the desktop takes more."""
         await self._guest.drain()
 
-    async def let_go(self) -> None:
-        """Lets go of the keys that the person holds down."""
+    async def release_held(self) -> None:
+        """Releases the keys and buttons that the person holds down."""
         with suppress(OSError):  # a timeout, too: the desktop may be gone
-            async with asyncio.timeout(_LETTING_GO_SECONDS):
-                self._guest.write(self._messages.let_go())
+            async with asyncio.timeout(_RELEASE_SECONDS):
+                self._guest.write(self._messages.release_held())
                 await self._guest.drain()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Says in the log why a view ends by what came."""
+    def _logging_errors(self) -> Iterator[None]:
+        """Logs why what came ends the view."""
         try:
             yield
         except RFBError as error:
@@ -120,7 +120,7 @@ async def _connected(view: View) -> AsyncIterator[GuestSocket]:
     assert endpoint is not None  # noqa: S101 - the view would not have begun
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
-            reader, writer = await through_gate(endpoint, PURPOSE)
+            reader, writer = await connected_through_gate(endpoint, PURPOSE)
             with _closing_on_failure(writer):
                 guest = await opened(reader, writer)
     except OSError as error:  # a timeout, too
@@ -130,7 +130,7 @@ async def _connected(view: View) -> AsyncIterator[GuestSocket]:
             yield guest
         finally:
             if view.lent.session.closed:
-                drop(writer)
+                abort(writer)
 
 
 @contextmanager

@@ -81,10 +81,10 @@ class ViewerMessages:
         self._wanted = _VERSION_BYTES
         """Bytes of what comes next, as far as that is known."""
         self._held: dict[bytes, bytes] = {}
-        """What lets go of each key, and of the pointer's buttons, that the viewer holds down."""
+        """What releases each key, and the pointer's buttons, that the viewer holds down."""
 
-    def heard(self, content: bytes) -> None:
-        """Takes note of what the desktop sent, of which only the first line matters.
+    def read_greeting(self, content: bytes) -> None:
+        """Takes what the desktop sent, of which only the first line matters: it names the version.
 
         Raises:
             RFBError: It is no VNC server.
@@ -95,7 +95,7 @@ class ViewerMessages:
         if len(self._greeting) == _VERSION_BYTES:
             self._offered = _version_in(self._greeting, "the desktop")
 
-    def passed(self, content: bytes) -> bytes:
+    def allowed(self, content: bytes) -> bytes:
         """Takes what the viewer sent, in whatever pieces, and returns what the desktop gets now.
 
         Raises:
@@ -108,8 +108,8 @@ class ViewerMessages:
             del self._buffer[:taken]
         return bytes(out)
 
-    def let_go(self) -> bytes:
-        """Returns what lets go of all that the viewer still holds down: a key that stays down would change what the agent types."""
+    def release_held(self) -> bytes:
+        """Returns what releases all that the viewer still holds down: a key that stays down would change what the agent types."""
         held, self._held = self._held, {}
         return b"".join(held.values())
 
@@ -165,7 +165,7 @@ class ViewerMessages:
         key, release, holds = _held_by(kind, message)
         held = None if holds else self._held.pop(key, None)
         if not self._may_help():
-            return held or b""  # what was pressed while help was allowed is let go of
+            return held or b""  # what was pressed while help was allowed is released
         self._helped()
         if holds:
             self._held[key] = release
@@ -190,7 +190,7 @@ class ViewerMessages:
 
 
 def _held_by(kind: int, message: bytes) -> tuple[bytes, bytes, bool]:
-    """Returns what a message presses or lets go, what lets go of it, and whether it presses it."""
+    """Returns what a message presses or releases, what releases it, and whether it is pressed."""
     if kind == _KEY:
         return message[4:], bytes([_KEY, 0, 0, 0]) + message[4:], message[1] != 0
     if kind == _QEMU:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -165,6 +166,14 @@ def test_a_page_gets_a_cookie_for_its_ticket_once(
     assert browser.ticket not in viewed.said()
 
 
+def test_of_an_unknown_view_no_ticket_is_read(viewed: ViewedService) -> None:
+    """Anybody may send one: unfinished ones would take up connections."""
+    head = f"POST /views/{'0' * 32}/ticket HTTP/1.1\r\nHost: a\r\nOrigin: http://a\r\nContent-Length: 99\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", viewed.port), timeout=4) as connection:
+        connection.sendall(head.encode())
+        assert connection.recv(100).startswith(b"HTTP/1.1 403 ")
+
+
 def test_behind_tls_the_cookie_is_for_tls_alone(
     viewed: ViewedService, bob: httpx.Client, lease: dict[str, Any]
 ) -> None:
@@ -275,8 +284,8 @@ def test_who_helps_is_named_in_state_record_and_outcome(
         shown.update()
         assert bytes(guest.received) == UPDATE + KEY + UPDATE
         assert bob.get(path).json()["helped"] is True
-    wait_until(lambda: bytes(guest.received).endswith(UPDATE + KEY_UP), seconds=20)  # what was held is let go of
-    assert f"lease {lease['lease_id']}: a person uses its desktop, in a view of bob" in viewed.said()
+    wait_until(lambda: bytes(guest.received).endswith(UPDATE + KEY_UP), seconds=20)  # what was held is released
+    assert f"lease {lease['lease_id']}: a person uses its desktop, in a view of bob\n" in viewed.said()
 
     for number in range(3):
         act(bob, lease, f"k{number}")

@@ -14,7 +14,7 @@ from starlette.websockets import WebSocket
 
 from rollout_tasks.cli.http_server import running_server
 from rollout_tasks.http_services.client_presence import ClientPresence
-from rollout_tasks.service.lending import port_socket
+from rollout_tasks.service.lending import desktop_connection
 from tests.virtual_machines import wait_until
 
 client_of = pytest.importorskip("websockets.sync.client", reason="the package websockets is not installed")
@@ -32,8 +32,8 @@ class Way:
         async def serve(websocket: WebSocket) -> None:
             reader, writer = await asyncio.open_connection(*listener.getsockname())
             await websocket.accept()
-            await port_socket.carried(websocket, reader, writer, asyncio.sleep(60), lambda: self.closed)
-            port_socket.drop(writer)
+            await desktop_connection.relay(websocket, reader, writer, asyncio.sleep(60), lambda: self.closed)
+            desktop_connection.abort(writer)
             self.ended = True
 
         application = ClientPresence(Starlette(routes=[WebSocketRoute("/", serve)]))

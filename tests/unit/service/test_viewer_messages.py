@@ -32,12 +32,12 @@ class Viewer:
         self.may_help = may_help
         self.helped = 0
         self.messages = ViewerMessages(lambda: self.may_help, self._note)
-        self.messages.heard(desktop)
+        self.messages.read_greeting(desktop)
         if begun:
             assert self.sends(BEGINNING) == BEGINNING
 
     def sends(self, content: bytes) -> bytes:
-        return self.messages.passed(content)
+        return self.messages.allowed(content)
 
     def _note(self) -> None:
         self.helped += 1
@@ -59,7 +59,7 @@ def test_who_only_looks_changes_nothing(message: bytes) -> None:
     viewer = Viewer()
     assert viewer.sends(UPDATE + message + FENCE) == UPDATE + FENCE
     assert viewer.helped == 0
-    assert viewer.messages.let_go() == b""
+    assert viewer.messages.release_held() == b""
 
 
 @pytest.mark.parametrize("message", HELPING)
@@ -124,16 +124,16 @@ def test_versions(desktop: bytes, viewer: bytes, said: str) -> None:
 
 def test_the_desktop_speaks_first_and_in_pieces() -> None:
     early = ViewerMessages(lambda: False, lambda: None)
-    early.heard(VERSION[:5])
+    early.read_greeting(VERSION[:5])
     with pytest.raises(RFBError, match="spoke before the desktop"):
-        early.passed(VERSION)
+        early.allowed(VERSION)
     whole = ViewerMessages(lambda: False, lambda: None)
     for at in range(len(VERSION)):
-        whole.heard(VERSION[at : at + 1])
-    whole.heard(b"\x01\x01anything else" * 1000)
-    assert whole.passed(BEGINNING) == BEGINNING
+        whole.read_greeting(VERSION[at : at + 1])
+    whole.read_greeting(b"\x01\x01anything else" * 1000)
+    assert whole.allowed(BEGINNING) == BEGINNING
     with pytest.raises(RFBError, match="the desktop does not speak RFB"):
-        ViewerMessages(lambda: False, lambda: None).heard(b"HTTP/1.1 200 OK\r\n")
+        ViewerMessages(lambda: False, lambda: None).read_greeting(b"HTTP/1.1 200 OK\r\n")
 
 
 @pytest.mark.parametrize("kind", [0, 2, 16, 19])
@@ -177,16 +177,16 @@ def test_the_longest_text_is_passed_and_the_longest_list_of_screens_is_not() -> 
     assert Viewer(may_help=True).sends(screens + UPDATE) == UPDATE
 
 
-def test_keys_and_buttons_that_are_held_are_let_go_of() -> None:
+def test_keys_and_buttons_that_are_held_are_released() -> None:
     viewer = Viewer(may_help=True)
     viewer.sends(KEY_DOWN + QEMU_DOWN + PRESSED)
-    assert viewer.messages.let_go() == KEY_UP + QEMU_UP + b"\x05\x00" + PRESSED[2:]
-    assert viewer.messages.let_go() == b""
+    assert viewer.messages.release_held() == KEY_UP + QEMU_UP + b"\x05\x00" + PRESSED[2:]
+    assert viewer.messages.release_held() == b""
     viewer.sends(KEY_DOWN + PRESSED + KEY_UP + RELEASED)
-    assert viewer.messages.let_go() == b""
+    assert viewer.messages.release_held() == b""
 
 
-def test_what_is_held_when_help_ends_is_let_go_of_by_the_viewer() -> None:
+def test_what_is_held_when_help_ends_is_released_by_the_viewer() -> None:
     viewer = Viewer(may_help=True)
     viewer.sends(KEY_DOWN + PRESSED)
     viewer.may_help = False
