@@ -306,9 +306,8 @@ def _ports(lent: LentDesktop) -> dict[str, int | None]:
 
 
 def _shown(refusal: Refusal) -> Response:
-    status = (
-        400 if refusal.status == 422 else refusal.status
-    )  # the older service has one code for whatever was sent wrongly
+    # The older service has one code for whatever was sent wrongly.
+    status = 400 if refusal.status == 422 else refusal.status
     return json_reply(status, {"message": one_line(refusal.sentence), "code": status}, **headers_of(refusal))
 
 
