@@ -36,7 +36,7 @@ PATH = "/views/{view_id}"
 _COOKIE = "view"
 _TICKET_BODY = 1 << 10
 _TICKET_SECONDS = 5.0
-"""For a body of which it is not known who sends it."""
+"""The most of a body of which it is not known who sends it, in bytes and seconds."""
 _PAGE = Path(__file__).with_name("view_page")
 _PAGE_FILES = {
     "": ("view.html", "text/html"),
