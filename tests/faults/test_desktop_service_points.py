@@ -1,0 +1,71 @@
+"""One fault at each point of a lease's life at the desktop service: messages, files, spawning, requests to Redis, and clients.
+
+The rows come from lives without a fault. What must hold after each is in `desktop_service.plays`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.desktop_service.ground import Ground, ground_in
+from tests.faults.desktop_service.lives import LIVES
+from tests.faults.desktop_service.plays import Fault, play, recorded
+from tests.faults.desktop_service.vanishing import CALLS, CUTS, HALF_CLOSED, RESET, vanished
+from tests.integration.service.desktop_service import OPERATOR
+from vm_pool.providers.remote.options import TOKEN_VARIABLE
+
+ONLY = os.environ.get("DESKTOP_SERVICE_POINT", "")
+"""A regular expression: the rows that are wanted; all by default."""
+SAMPLE = (
+    Fault("evaluated", "spawner", "before fork", 1, "EAGAIN", "spawner"),
+    Fault("evaluated", "service", "mkdir folder", 1, "ENOSPC", "service"),
+)
+
+
+@pytest.fixture(name="ground")
+def _ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ground]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv(TOKEN_VARIABLE, OPERATOR)
+    with ground_in(tmp_path) as ground:
+        yield ground
+
+
+def test_some_points(ground: Ground) -> None:
+    assert {fault.id: problems for fault in SAMPLE if (problems := play(ground, fault))} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("life", LIVES)
+def test_every_point(ground: Ground, life: str) -> None:
+    faults = [fault for fault in recorded(ground, life) if re.search(ONLY, fault.id)]
+    assert faults
+    random.Random(0).shuffle(faults)  # so that a part of them that is stopped early has seen some of each kind
+    wrong: dict[str, list[str]] = {}
+    for number, fault in enumerate(faults, 1):
+        problems = play(ground, fault)
+        print(f"{number}/{len(faults)} {'wrong' if problems else 'right'}: {fault.id}", *problems, sep="\n    ", flush=True)
+        if problems:
+            wrong[fault.id] = problems
+    assert wrong == {}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_clients_that_vanish_at_every_point_of_every_call(ground: Ground) -> None:
+    wrong: dict[str, list[str]] = {}
+    for call in CALLS:
+        for cut in CUTS:
+            for manner in (RESET, HALF_CLOSED):
+                if problems := vanished(ground, call, cut, manner):
+                    wrong[f"{call.name}: {manner} {cut}"] = problems
+                    print(f"{call.name}: {manner} {cut}", *problems, sep="\n    ", flush=True)
+    said = ground.service.said()
+    assert "Traceback" not in said, said[said.index("Traceback") :][:3000]
+    assert wrong == {}
