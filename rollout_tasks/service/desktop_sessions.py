@@ -258,7 +258,7 @@ class DesktopSessions:
                     make_folder(order)
                     begun = self._sessions[session_id] = PlayedSession(order, process, self._when_ended, silent_seconds)
                     return begun
-        except SessionRefused:
+        except BaseException:
             process.close(0)
             raise
         process.close(0)

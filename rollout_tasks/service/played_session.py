@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from queue import SimpleQueue
 from typing import Any
 
 from rollout_tasks.cells.channel import BadMessage, ChannelEnded
@@ -79,14 +82,15 @@ class PlayedSession:
         """When it was asked to end, on the monotonic clock; None if it was not."""
         self._changed = threading.Condition()
         self._acting = threading.Lock()
-        self._sending = threading.Lock()
+        self._outbox: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
         self._sent = 0
         self._replies: dict[int, tuple[dict[str, Any], Observation | None]] = {}
         self._keys: set[str] = set()
         self._latest: tuple[str, Step] | None = None
         """The last act that had a key. A client repeats a call whose reply was lost before it makes another one."""
         self._send(order.as_dict())
-        threading.Thread(target=self._listen, name=f"session {order.session_id}", daemon=True).start()
+        for work in (self._listen, self._write):
+            threading.Thread(target=work, name=f"session {order.session_id}", daemon=True).start()
 
     @property
     def id(self) -> str:
@@ -176,6 +180,10 @@ class PlayedSession:
         self._process.kill()
 
     def _carried_out(self, name: str, arguments: Mapping[str, Any]) -> Step:
+        try:
+            json.dumps(dict(arguments), allow_nan=False)
+        except ValueError as error:  # as of NaN
+            raise SessionRefused(f"the arguments are not JSON: {error}") from error
         self._sent += 1
         number = self._sent
         self._send({"call": "act", "number": number, "name": name, "arguments": dict(arguments)})
@@ -224,14 +232,14 @@ class PlayedSession:
             raise SessionEnded(FailureClass.CANCELLED, self._stopped)
 
     def _send(self, message: dict[str, Any]) -> None:
-        """Sends a command; a process that is gone is noticed by `_listen`."""
-        try:
-            with self._sending:
+        """Has a command sent, and does not wait for that: a process that is stopped reads nothing."""
+        self._outbox.put(message)
+
+    def _write(self) -> None:
+        """Sends commands until the process is gone, which `_listen` notices."""
+        with suppress(ChannelEnded):
+            while (message := self._outbox.get()) is not None:
                 self._process.channel.send(message)
-        except ChannelEnded:
-            pass
-        except ValueError as error:  # as of NaN among the arguments
-            raise SessionRefused(f"the arguments are not JSON: {error}") from error
 
     # What the process tells
 
@@ -248,6 +256,7 @@ class PlayedSession:
         except BadMessage as error:
             logger.error("session %s: its process broke off: %s", self.id, error)
         self.closed = True
+        self._outbox.put(None)
         if end is None:
             self._process.kill()
             died = "the process that played the session ended by itself"

@@ -92,7 +92,10 @@ class SessionSpawner:
         Raises:
             UserError: It cannot be started.
         """
-        ours, theirs = socket.socketpair()
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError as error:
+            raise _not_started(error) from error
         with self._lock, theirs:
             try:
                 self._start()
@@ -101,7 +104,7 @@ class SessionSpawner:
             except OSError as error:
                 ours.close()
                 self._end()
-                raise UserError(f"a session's process cannot be started: {error.strerror or error}") from error
+                raise _not_started(error) from error
             if not answer or not descriptors:
                 ours.close()
                 self._end()
@@ -141,6 +144,10 @@ class SessionSpawner:
         self._process = None
 
 
+def _not_started(error: OSError) -> UserError:
+    return UserError(f"a session's process cannot be started: {error.strerror or error}")
+
+
 class _Spawner:
     """The spawner's own side."""
 
@@ -153,6 +160,7 @@ class _Spawner:
         """Forks a process for each byte that comes, until nobody can send any more."""
         while self._wanted():
             self._reap()
+        self._control.close()  # whoever waits for an answer, as after a fork that failed, need not wait any longer
         deadline = time.monotonic() + _LAST_SESSIONS_SECONDS
         while self._reap() and time.monotonic() < deadline:
             time.sleep(_LOOK_SECONDS)
