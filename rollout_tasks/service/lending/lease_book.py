@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 import re
 import secrets
 import stat
@@ -92,7 +93,7 @@ class LeaseBook:
         with self._lock:
             if lease_id not in self._lent and lease_id not in self._beginning:
                 self._check_quota(holder)
-                if self._was_ours(holder, lease_id) is not None:
+                if os.path.lexists(self.sessions.folder_of(lease_id)):  # even if its service was killed before it said whose
                     raise Refusal(410, self._over(lease_id))
             self._beginning[lease_id] = holder.owner
         try:
