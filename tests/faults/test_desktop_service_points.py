@@ -9,6 +9,7 @@ import os
 import random
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,10 +19,12 @@ from tests.faults.desktop_service.lives import LIVES
 from tests.faults.desktop_service.plays import Fault, play, recorded
 from tests.faults.desktop_service.vanishing import CALLS, CUTS, HALF_CLOSED, RESET, vanished
 from tests.integration.service.desktop_service import OPERATOR
+from tests.virtual_machines import wait_until
 from vm_pool.providers.remote.options import TOKEN_VARIABLE
 
 ONLY = os.environ.get("DESKTOP_SERVICE_POINT", "")
 """A regular expression: the rows that are wanted; all by default."""
+LONGER_THAN_A_SOCKET_TAKES = 500_000 * "x"
 SAMPLE = (
     Fault("evaluated", "spawner", "before fork", 1, "EAGAIN", "spawner"),
     Fault("evaluated", "service", "mkdir folder", 1, "ENOSPC", "service"),
@@ -38,6 +41,24 @@ def _ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ground]
 
 def test_some_points(ground: Ground) -> None:
     assert {fault.id: problems for fault in SAMPLE if (problems := play(ground, fault))} == {}
+
+
+def test_a_stopped_process_that_reads_nothing_keeps_nobody_else_waiting(ground: Ground) -> None:
+    play = ground.arm(role="session", point="after fork", number=1, what="SIGSTOP", whom="session")
+    with ground.service.client() as boss, ThreadPoolExecutor(1) as threads:
+        task = {"id": "long", "question": LONGER_THAN_A_SOCKET_TAKES, "env_config": {"steps": 1}}
+        waits = threads.submit(boss.post, "/leases", json={"task": task, "wait_seconds": 20})
+        try:
+            wait_until(lambda: ground.met_in(play))
+            ground.arm()
+            with ground.service.client() as other:
+                lease = other.post("/leases", json={"item": "two", "key": "a"}, timeout=20).json()
+                assert other.delete(f"/leases/{lease['lease_id']}").status_code == 200
+        finally:
+            ground.wake()
+        begun = waits.result(60)
+        assert begun.status_code in (201, 202), begun.text
+        boss.delete(f"/leases/{begun.json()['lease_id']}")
 
 
 @pytest.mark.slow

@@ -22,12 +22,13 @@ from tests.faults.desktop_service.injection import CODE, VARIABLE
 from tests.faults.kinds import Kind
 from tests.faults.proxy import Proxy
 from tests.faults.request import Request, Sender
-from tests.integration.service.desktop_service import LEASE_TTL, VMS, DesktopService
+from tests.integration.service.desktop_service import VMS, DesktopService
 from vm_pool.pool import VMPool
 from vm_pool.states import Endpoint
 
 TTL = 6.0
 """How long a client may be silent."""
+LEASE_TTL = 4.0
 STOPPED_SECONDS = LEASE_TTL + 0.7
 REFUSED_SECONDS = 1.0
 REFUSED, STOPPED = "refused", "stopped"
@@ -84,7 +85,7 @@ class _Service(DesktopService):
     """The service with faults in it."""
 
     def __init__(self, valkey: ValkeyServer, folder: Path, redis_url: str, faults: Path) -> None:
-        self._own = {"ROLLOUT_REDIS_URL": redis_url, VARIABLE: str(faults)}
+        self._own = {"ROLLOUT_REDIS_URL": redis_url, VARIABLE: str(faults), "ROLLOUT_LEASE_TTL": str(LEASE_TTL)}
         self._first = faults / "first"
         self._first.mkdir(parents=True)
         (self._first / "sitecustomize.py").write_text(CODE, encoding="utf-8")

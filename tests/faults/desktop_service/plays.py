@@ -12,13 +12,13 @@ from pathlib import Path
 from rollout_tasks.service_client import DesktopClient, DesktopServiceError, Lease
 from rollout_tasks.service.session_record import SUMMARY_NAME
 from rollout_tasks.trajectories.writer import RECORD_NAME
-from tests.faults.desktop_service.ground import REFUSED, STOPPED, TTL, Ground
+from tests.faults.desktop_service.ground import LEASE_TTL, REFUSED, STOPPED, TTL, Ground
 from tests.faults.desktop_service.lives import LIVES, PATIENCE, Life, lived
 from tests.faults.kinds import Kind
-from tests.integration.service.desktop_service import LEASE_TTL, OPERATOR, acquired, act
+from tests.integration.service.desktop_service import OPERATOR, acquired, act
 from vm_pool.states import VMState
 
-LONGEST_LIFE = 35.0
+LONGEST_LIFE = 60.0
 GRACE = 5.0
 KILLED, PAUSED = "SIGKILL", "SIGSTOP"
 FILE_ERRORS = ("ENOSPC", "EIO", "EACCES", "EMFILE")
