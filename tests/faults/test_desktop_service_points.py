@@ -71,7 +71,12 @@ def test_every_point(ground: Ground, life: str) -> None:
     wrong: dict[str, list[str]] = {}
     for number, fault in enumerate(faults, 1):
         problems = play(ground, fault)
-        print(f"{number}/{len(faults)} {'wrong' if problems else 'right'}: {fault.id}", *problems, sep="\n    ", flush=True)
+        print(
+            f"{number}/{len(faults)} {'wrong' if problems else 'right'}: {fault.id}",
+            *problems,
+            sep="\n    ",
+            flush=True,
+        )
         if problems:
             wrong[fault.id] = problems
     assert wrong == {}

@@ -93,7 +93,8 @@ class LeaseBook:
         with self._lock:
             if lease_id not in self._lent and lease_id not in self._beginning:
                 self._check_quota(holder)
-                if os.path.lexists(self.sessions.folder_of(lease_id)):  # even if its service was killed before it said whose
+                # Also if the service was killed before it wrote down whose it is: ids of keys are their holders' own.
+                if os.path.lexists(self.sessions.folder_of(lease_id)):
                     raise Refusal(410, self._over(lease_id))
             self._beginning[lease_id] = holder.owner
         try:

@@ -153,7 +153,7 @@ def _path_of(first: Any) -> str:
     if not isinstance(first, int):
         return os.fspath(first) if isinstance(first, str | os.PathLike) else ""
     try:
-        return os.readlink(f"/proc/self/fd/{first}")
+        return str(Path(f"/proc/self/fd/{first}").readlink())
     except OSError:
         return ""
 

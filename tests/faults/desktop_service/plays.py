@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rollout_tasks.service_client import DesktopClient, DesktopServiceError, Lease
 from rollout_tasks.service.session_record import SUMMARY_NAME
+from rollout_tasks.service_client import DesktopClient, DesktopServiceError, Lease
 from rollout_tasks.trajectories.writer import RECORD_NAME
 from tests.faults.desktop_service.ground import LEASE_TTL, REFUSED, STOPPED, TTL, Ground
 from tests.faults.desktop_service.lives import LIVES, PATIENCE, Life, lived
@@ -22,7 +22,11 @@ LONGEST_LIFE = 60.0
 GRACE = 5.0
 KILLED, PAUSED = "SIGKILL", "SIGSTOP"
 FILE_ERRORS = ("ENOSPC", "EIO", "EACCES", "EMFILE")
-REDIS_KINDS = (*map(str, (Kind.COMMAND_LOST, Kind.REPLY_LOST, Kind.RESET, Kind.KILL_BEFORE, Kind.KILL_AFTER)), REFUSED, STOPPED)
+REDIS_KINDS = (
+    *map(str, (Kind.COMMAND_LOST, Kind.REPLY_LOST, Kind.RESET, Kind.KILL_BEFORE, Kind.KILL_AFTER)),
+    REFUSED,
+    STOPPED,
+)
 _MESSAGES = ("before sending", "after sending", "taking")
 _FILE_CALLS = ("open", "mkdir", "write", "fsync", "replace", "rename")
 _SPAWNING = {
@@ -126,9 +130,7 @@ def _play(ground: Ground, fault: Fault, kept: Lease | None = None) -> list[str]:
         name = ground.arm()
         ground.director.armed = (fault.role, fault.point, fault.number, fault.what)
     else:
-        name = ground.arm(
-            role=fault.role, point=fault.point, number=fault.number, what=fault.what, whom=fault.whom
-        )
+        name = ground.arm(role=fault.role, point=fault.point, number=fault.number, what=fault.what, whom=fault.whom)
     told = Life()
     work = threading.Thread(target=lived, args=(fault.life, ground.service.url, told), daemon=True)
     work.start()
@@ -145,7 +147,7 @@ def _play(ground: Ground, fault: Fault, kept: Lease | None = None) -> list[str]:
     problems += _left(ground, before if same else None, 1 if kept is not None and same else 0)
     log = ground.service.said()[said:]
     if "Traceback" in log:
-        problems.append(f"a traceback in the log: {log[log.index('Traceback'):][:1500]}")
+        problems.append(f"a traceback in the log: {log[log.index('Traceback') :][:1500]}")
     problems += _next_is_served(ground, own)
     return [f"{one} [{'met' if met else 'not met'}; {told}]" for one in problems]
 

@@ -51,7 +51,9 @@ def _tool(tool: str, /, **arguments: Any) -> Mapping[str, Any]:
 
 
 CALLS = (
-    Call("acquire", "POST", "/leases", {"item": "one", "key": "{key}", "wait_seconds": 20}, (201, 202), needs_lease=False),
+    Call(
+        "acquire", "POST", "/leases", {"item": "one", "key": "{key}", "wait_seconds": 20}, (201, 202), needs_lease=False
+    ),
     Call("wait", "GET", "{lease}?wait_seconds=20", None, (200,)),
     Call("renew", "POST", "{lease}/renew", {"fence": "{fence}"}, (200,)),
     Call("observe", "GET", "{lease}/observe?fence={fence}", None, (200,)),
@@ -60,7 +62,14 @@ CALLS = (
     Call("release", "DELETE", "{lease}", None, (200,)),
     Call("view", "POST", "{lease}/view", {"fence": "{fence}", "help": False}, (201, 501)),
     Call("start", "POST", "/start_emulator", {}, (200,), needs_lease=False),
-    Call("MCP act", "POST", "/mcp", _tool("act", lease_id="{id}", fence="{fence}", turn=1, name="work"), (200, 501), headers=tuple(_MCP.items())),
+    Call(
+        "MCP act",
+        "POST",
+        "/mcp",
+        _tool("act", lease_id="{id}", fence="{fence}", turn=1, name="work"),
+        (200, 501),
+        headers=tuple(_MCP.items()),
+    ),
 )
 
 
@@ -97,7 +106,12 @@ def _filled(body: Any, values: Mapping[str, Any]) -> Any:
 def _cut_off(ground: Ground, call: Call, path: str, body: Any, cut: str, manner: str) -> bytes | None:
     """Sends a part of a request, and vanishes; returns what a client that half-closed got until the end, None if that hangs."""
     content = b"" if body is None else json.dumps(body).encode()
-    headers = {"host": "a", "authorization": f"Bearer {OPERATOR}", "content-length": str(len(content)), **dict(call.headers)}
+    headers = {
+        "host": "a",
+        "authorization": f"Bearer {OPERATOR}",
+        "content-length": str(len(content)),
+        **dict(call.headers),
+    }
     head = f"{call.method} {path} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     whole = head.encode() + b"\r\n" + content
     sizes = {CUTS[0]: 0, CUTS[1]: len(head) // 2, CUTS[2]: len(head) + 2, CUTS[3]: len(head) + 2 + len(content) // 2}
@@ -125,7 +139,9 @@ def _acts(ground: Ground, call: Call, boss: httpx.Client, lease: Mapping[str, An
     if not call.name.endswith("act"):
         return []
     record = ground.service.records / lease["lease_id"] / RECORD_NAME
-    steps = sum('"kind": "step"' in line or '"kind":"step"' in line for line in record.read_text(encoding="utf-8").splitlines())
+    steps = sum(
+        '"kind": "step"' in line or '"kind":"step"' in line for line in record.read_text(encoding="utf-8").splitlines()
+    )
     del boss
     return [] if steps <= 1 else [f"the act was carried out {steps} times"]
 
