@@ -27,15 +27,16 @@ ONLY = os.environ.get("DESKTOP_SERVICE_POINT", "")
 LONGER_THAN_A_SOCKET_TAKES = 500_000 * "x"
 SAMPLE = (
     Fault("evaluated", "spawner", "before fork", 1, "EAGAIN", "spawner"),
-    Fault("evaluated", "service", "mkdir folder", 1, "ENOSPC", "service"),
+    Fault("evaluated", "service", "replace .lease.json.N-N.tmp", 1, "SIGKILL", "service"),
 )
 
 
-@pytest.fixture(name="ground")
-def _ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ground]:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv(TOKEN_VARIABLE, OPERATOR)
-    with ground_in(tmp_path) as ground:
+@pytest.fixture(name="ground", scope="module")
+def _ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    folder = tmp_path_factory.mktemp("desktops")
+    with pytest.MonkeyPatch.context() as patch, ground_in(folder) as ground:
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        patch.setenv(TOKEN_VARIABLE, OPERATOR)
         yield ground
 
 

@@ -91,6 +91,15 @@ class _Service(DesktopService):
         (self._first / "sitecustomize.py").write_text(CODE, encoding="utf-8")
         super().__init__(valkey, folder, ttl=TTL)
 
+    def start(self) -> None:
+        """Starts it; one that does not serve in time is not left."""
+        try:
+            super().start()
+        except BaseException:
+            self.process.kill()
+            self.process.wait()
+            raise
+
     def environment(self) -> dict[str, str]:
         return {**super().environment(), **self._own, "PYTHONPATH": f"{self._first}{os.pathsep}{REPOSITORY}"}
 
@@ -123,7 +132,11 @@ class Ground:
         url = self.valkey.url.replace(f":{self.valkey.port}", f":{self.proxy.port}")
         (folder / "service").mkdir()
         self.service: DesktopService
-        self.service = _Service(self.valkey, folder / "service", url, self.faults)
+        try:
+            self.service = _Service(self.valkey, folder / "service", url, self.faults)
+        except BaseException:
+            self._end_redis()
+            raise
 
     def _processes(self) -> list[tuple[str, int]]:
         if not hasattr(self, "service"):
@@ -203,6 +216,9 @@ class Ground:
         """Ends everything."""
         self.wake()
         self.service.stop()
+        self._end_redis()
+
+    def _end_redis(self) -> None:
         self._do(self.proxy.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self.pool.close()
