@@ -25,8 +25,7 @@ class AsyncDesktopClient:
         """Sends nothing yet. The arguments are those of `DesktopClient`."""
         self.patience = patience
         self._http = httpx.AsyncClient(
-            base_url=url,
-            headers={"Authorization": f"Bearer {token}"},
+            **exchanges.connection(url, token),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),  # each waiting lease has one
         )
 

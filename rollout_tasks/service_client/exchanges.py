@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -67,6 +68,23 @@ def wanted(item: str | None, task: Mapping[str, Any] | None, index: int) -> dict
     return {name: value for name, value in said.items() if value is not None}
 
 
+def connection(url: str, token: str) -> dict[str, Any]:
+    """Returns the arguments of an `httpx` client of the service.
+
+    Raises:
+        DesktopServiceError: The address or the token can be no such thing.
+    """
+    try:
+        address = httpx.URL(url)
+    except httpx.InvalidURL:
+        address = httpx.URL()
+    if address.scheme not in ("http", "https") or not address.host:
+        raise DesktopServiceError(f"url: must look like http://HOST:8770, got {url[:200]!r}")
+    if not token or not all("!" <= letter <= "~" for letter in token):
+        raise DesktopServiceError("token: is empty, or has letters or blanks that no token has")
+    return {"base_url": address, "headers": {"Authorization": f"Bearer {token}"}}
+
+
 def answered(request: Request, patience: float) -> Exchange[httpx.Response]:
     """Sends a request until the service answers.
 
@@ -82,7 +100,7 @@ def answered(request: Request, patience: float) -> Exchange[httpx.Response]:
         try:
             reply: httpx.Response = yield request
         except httpx.TransportError as error:
-            problem: DesktopServiceError = ServiceUnreachable(f"{request.path}: {type(error).__name__}: {error}")
+            problem: DesktopServiceError = ServiceUnreachable(_no_answer(request, error))
         else:
             if reply.status_code < 400:
                 return reply
@@ -120,6 +138,15 @@ def acquired(
         yield Pause(
             _LONGEST_PAUSE
         )  # it ended with the service, before there was a desktop: the one started since is asked
+
+
+def _no_answer(request: Request, error: httpx.TransportError) -> str:
+    """Says in a sentence which service did not answer, and why."""
+    where = f"at {request.path}"
+    with suppress(RuntimeError):  # raised if the error knows of no request
+        where = f"at {error.request.url.copy_with(path='', query=None)}"
+    hint = "; it may speak http, not https" if "WRONG_VERSION_NUMBER" in str(error) else ""
+    return f"the service {where} does not answer: {str(error) or type(error).__name__}{hint}"
 
 
 def _waited_for(

@@ -29,9 +29,12 @@ class DesktopClient:
             url: The service's address, as http://host:8770.
             token: As `rollouts desktops token make` printed it.
             patience: Seconds for which a call is tried again while the service does not answer.
+
+        Raises:
+            DesktopServiceError: The address or the token can be no such thing.
         """
         self.patience = patience
-        self._http = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"})
+        self._http = httpx.Client(**exchanges.connection(url, token))
 
     def acquire(
         self,

@@ -87,7 +87,7 @@ def test_what_is_wrong_is_said(client: DesktopClient, service: DesktopService) -
     began = time.monotonic()
     with (
         DesktopClient(f"http://127.0.0.1:{free_port()}", "any", patience=1) as lonely,
-        pytest.raises(ServiceUnreachable, match="/leases: ConnectError"),
+        pytest.raises(ServiceUnreachable, match=r"^the service at http://127\.0\.0\.1:\d+ does not answer: .*refused"),
     ):
         lonely.acquire()
     assert time.monotonic() - began < 20
@@ -119,7 +119,7 @@ def test_a_call_whose_reply_is_lost_happens_once(
 def test_a_conversation_gives_up_at_its_deadline() -> None:
     exchange = exchanges_of_client.answered(exchanges_of_client.Request("GET", "/items"), patience=0.0)
     assert isinstance(next(exchange), exchanges_of_client.Request)
-    with pytest.raises(ServiceUnreachable, match="/items: ConnectError: nobody"):
+    with pytest.raises(ServiceUnreachable, match="^the service at /items does not answer: nobody$"):
         exchange.throw(httpx.ConnectError("nobody"))
 
 
@@ -131,3 +131,19 @@ def test_a_lease_is_renewed_until_it_ends(service: DesktopService, client: Deskt
         alice.delete(f"/leases/{lease.state.lease_id}")
         threading.Event().wait(lease.state.ttl_seconds / 2)
         assert isinstance(lease.lost, LeaseOver)
+
+
+@pytest.mark.parametrize("make", [DesktopClient, AsyncDesktopClient])
+def test_what_is_no_address_or_no_token_is_said_at_once(make: type[DesktopClient] | type[AsyncDesktopClient]) -> None:
+    for url in ("127.0.0.1:8770", "host:8770", "ftp://host:8770", "http://", "", "http://host:port"):
+        with pytest.raises(DesktopServiceError, match=f"^url: must look like http://HOST:8770, got {url!r}$"):
+            make(url, "token")
+    for token in ("", "t\u00f6ken", "a\nb", "token "):
+        with pytest.raises(DesktopServiceError, match="^token: is empty, or has letters or blanks that no token has$"):
+            make("http://host:8770", token)
+
+
+def test_https_to_a_service_of_http_is_named(service: DesktopService) -> None:
+    with DesktopClient(service.url.replace("http:", "https:"), "token", patience=0) as client:
+        with pytest.raises(ServiceUnreachable, match="; it may speak http, not https$"):
+            client.items()
