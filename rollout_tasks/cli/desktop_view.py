@@ -28,11 +28,11 @@ def view(
     address = _checked(url)
     if not token():
         raise UserError(f"{TOKEN_VARIABLE} is not set: it is the token of the lease's holder, or an operator's")
-    with DesktopClient(address, token(), patience=0) as client:
-        try:
+    try:
+        with DesktopClient(address, token(), patience=0) as client:
             typer.echo(client.view(lease, may_help=may_help))
-        except DesktopServiceError as error:
-            raise UserError(f"lease {lease}: {error}") from error
+    except DesktopServiceError as error:
+        raise UserError(f"lease {lease}: {error}") from error
 
 
 def _checked(url: str) -> str:
