@@ -47,6 +47,7 @@ install() {
     echo "Installing what $lock names into .venv ..."
     python=$(find_python)
     uv=$(command -v uv || true)
+    if [ "$uv" -ef .uv/bin/uv ]; then uv=; fi
     if [ -z "$uv" ]; then
         if [ ! -x .uv/bin/uv ] || ! cmp -s requirements-uv.lock .uv/.installed; then
             "$python" -m venv .uv >/dev/null 2>&1 || {
@@ -72,5 +73,6 @@ install() {
     "$uv" pip install --quiet --python .venv/bin/python --no-deps --editable .
     rm -rf "$TMPDIR"
     rmdir --ignore-fail-on-non-empty .uv
+    if [ -x .uv/bin/uv ]; then ln -sf ../../.uv/bin/uv .venv/bin/uv; fi # the docs and messages say: uv pip install
     cat "$lock" pyproject.toml | cksum >"$stamp"
 }
