@@ -119,7 +119,7 @@ def test_a_call_whose_reply_is_lost_happens_once(
 def test_a_conversation_gives_up_at_its_deadline() -> None:
     exchange = exchanges_of_client.answered(exchanges_of_client.Request("GET", "/items"), patience=0.0)
     assert isinstance(next(exchange), exchanges_of_client.Request)
-    with pytest.raises(ServiceUnreachable, match="^the service at /items does not answer: nobody$"):
+    with pytest.raises(ServiceUnreachable, match=r"^the service at /items does not answer: nobody$"):
         exchange.throw(httpx.ConnectError("nobody"))
 
 
@@ -139,11 +139,13 @@ def test_what_is_no_address_or_no_token_is_said_at_once(make: type[DesktopClient
         with pytest.raises(DesktopServiceError, match=f"^url: must look like http://HOST:8770, got {url!r}$"):
             make(url, "token")
     for token in ("", "t\u00f6ken", "a\nb", "token "):
-        with pytest.raises(DesktopServiceError, match="^token: is empty, or has letters or blanks that no token has$"):
+        with pytest.raises(DesktopServiceError, match=r"^token: is empty, or has letters or blanks that no token has$"):
             make("http://host:8770", token)
 
 
 def test_https_to_a_service_of_http_is_named(service: DesktopService) -> None:
-    with DesktopClient(service.url.replace("http:", "https:"), "token", patience=0) as client:
-        with pytest.raises(ServiceUnreachable, match="; it may speak http, not https$"):
-            client.items()
+    with (
+        DesktopClient(service.url.replace("http:", "https:"), "token", patience=0) as client,
+        pytest.raises(ServiceUnreachable, match=r"; it may speak http, not https$"),
+    ):
+        client.items()
