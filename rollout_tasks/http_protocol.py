@@ -20,8 +20,11 @@ BODY_SECONDS = 90.0
 """How long a body may take, whether it is read or not: longer than any handler waits for it, so that it can say so."""
 READ_SECONDS = 90.0
 """How long a client may take nothing of what it is sent."""
+REST_SECONDS = 10.0
+"""How long what is left of a body may take once its request was answered."""
 MOST_HEADLESS = 256
-"""Connections without a whole head at a time; when there are more, the oldest is cut: a client's own head comes at once."""
+"""Connections at a time that have no whole head, go on with an answered request's body, or do not read: anybody can make those,
+without a token. When there are more, the oldest is cut: what is honest goes on at once."""
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
@@ -29,6 +32,7 @@ class WritingDeadline:
     """Cuts a connection whose client does not read what it is sent. For protocols of uvicorn, before them among the bases."""
 
     _stalled: asyncio.TimerHandle | None = None
+    _stalled_at = 0.0
     transport: asyncio.Transport
     loop: asyncio.AbstractEventLoop
 
@@ -36,6 +40,7 @@ class WritingDeadline:
         """Begins to wait until the client reads."""
         super().pause_writing()  # type: ignore[misc]
         self._stalled = self.loop.call_later(READ_SECONDS, self.transport.abort)
+        self._stalled_at = self.loop.time()
 
     def resume_writing(self) -> None:
         """Ends the waiting."""
@@ -66,7 +71,8 @@ class BoundedProtocol(WritingDeadline, H11Protocol):
         super().__init__(config, server_state, app_state={**app_state, "abort": self.abort}, _loop=_loop)
         self.logger = _logger
         self._awaited = ""
-        """What of a request has begun and is not whole: ``head`` or ``body``."""
+        """What of a request has begun and is not whole: ``head``, ``body`` or, after the answer, the ``rest`` of the body."""
+        self._awaited_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -112,25 +118,33 @@ class BoundedProtocol(WritingDeadline, H11Protocol):
             return ""
         if self.conn.their_state is h11.IDLE:
             return "head" if self.cycle is None or self.conn.trailing_data[0] else ""
-        return "body" if self.conn.their_state is h11.SEND_BODY else ""
+        if self.conn.their_state is not h11.SEND_BODY:
+            return ""
+        return "rest" if self.cycle is not None and self.cycle.response_complete else "body"
 
     def _await(self, what: str) -> None:
         if what == self._awaited:
             return
-        self._awaited = what
+        self._awaited, self._awaited_at = what, self.loop.time()
         if self._timer is not None:
             self._timer.cancel()
-        seconds = {"head": HEAD_SECONDS, "body": BODY_SECONDS}.get(what)
+        seconds = {"head": HEAD_SECONDS, "body": BODY_SECONDS, "rest": REST_SECONDS}.get(what)
         self._timer = None if seconds is None else self.loop.call_later(seconds, self.abort)
 
     def _cut_oldest(self) -> None:
-        headless = {
-            one._timer.when(): one
+        idle = [
+            (since, one)
             for one in self.connections
-            if isinstance(one, BoundedProtocol) and one._awaited == "head" and one._timer is not None
-        }
-        if len(headless) >= MOST_HEADLESS:
-            headless[min(headless)].abort()
+            if isinstance(one, BoundedProtocol) and (since := one._idle_since()) is not None
+        ]
+        if len(idle) >= MOST_HEADLESS:
+            min(idle, key=lambda since_and_one: since_and_one[0])[1].abort()
+
+    def _idle_since(self) -> float | None:
+        """Returns since when the connection has done nothing for anybody; None if it does."""
+        if self._stalled is not None:
+            return self._stalled_at
+        return self._awaited_at if self._awaited in ("head", "rest") else None
 
 
 def protocol_config(app: Any, *, keep_alive: int, most_connections: int) -> Config:

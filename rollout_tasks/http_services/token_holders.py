@@ -97,6 +97,10 @@ class TokenHolders:
         stored = self._users.get(digest_of(token))
         return None if stored is None else _user(stored)
 
+    def knows(self, holder: TokenHolder) -> bool:
+        """Returns whether a holder's token still works; for whoever must not keep the token to ask again."""
+        return holder.operator or holder.digest in self._users
+
     def users(self) -> list[TokenHolder]:
         """Returns the users, by name."""
         return sorted(map(_user, self._users.values()), key=lambda one: one.name)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import httpx
 
@@ -230,14 +231,23 @@ def viewed(lease_id: str, fence: int | None, patience: float, *, may_help: bool)
     Raises:
         DesktopServiceError: The service refuses it.
     """
+    path = f"/leases/{quote(lease_id, safe='', errors='replace')}"  # which a person may have typed
     if fence is None:
-        reply = yield from answered(Request("GET", f"/leases/{lease_id}"), patience)
-        fence = reply.json()["fence"]
+        reply = yield from answered(Request("GET", path), patience)
+        fence = _field(reply, "fence")
     if fence is None:
         raise DesktopServiceError(f"lease {lease_id} has no desktop to look at: it waits for one, or never had one")
     body = {"fence": fence, "help": may_help}
-    reply = yield from answered(Request("POST", f"/leases/{lease_id}/view", body), patience)
-    return str(reply.json()["path"])
+    reply = yield from answered(Request("POST", f"{path}/view", body), patience)
+    return str(_field(reply, "path"))
+
+
+def _field(reply: httpx.Response, name: str) -> Any:
+    """Returns a field of a reply, which may be that of any program if a person typed the address."""
+    try:
+        return reply.json()[name]
+    except (ValueError, LookupError, TypeError) as error:
+        raise DesktopServiceError("what answers at this address is no desktop service") from error
 
 
 def released(lease_id: str, patience: float) -> Exchange[None]:

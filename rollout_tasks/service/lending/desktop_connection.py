@@ -19,6 +19,8 @@ from vm_pool.gate_tls import client_context, hash_of
 from vm_pool.states import Endpoint
 
 _PIECE = 1 << 16
+_SLICE = 1 << 14
+"""Bytes that are passed on before others have their turn: a view reads each message in them."""
 _STALLED_SECONDS = 30.0
 """How long the desktop may take nothing of what its client sends."""
 _OVER = 1000
@@ -111,11 +113,13 @@ async def _to_desktop(socket: WebSocket, writer: Writable, closed: Callable[[], 
             return
         if not (content := message.get("bytes")):
             return  # text: not what a port takes
-        if closed():
-            return
-        writer.write(content)
-        async with asyncio.timeout(_STALLED_SECONDS):
-            await writer.drain()
+        for start in range(0, len(content), _SLICE):
+            if closed():
+                return
+            writer.write(content[start : start + _SLICE])
+            async with asyncio.timeout(_STALLED_SECONDS):
+                await writer.drain()
+            await asyncio.sleep(0)
 
 
 async def _to_client(reader: Readable, socket: WebSocket, closed: Callable[[], bool]) -> None:

@@ -15,10 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from starlette.requests import HTTPConnection
-
-from rollout_tasks.http_services.token_holders import TokenHolders
-from rollout_tasks.service.lending.http_requests import holder_of
+from rollout_tasks.http_services.token_holders import TokenHolder, TokenHolders
 from rollout_tasks.service.lending.lease_book import LentDesktop
 from rollout_tasks.service.lending.refusal import Refusal
 
@@ -43,12 +40,10 @@ class View:
 
     id: str
     lent: LentDesktop
-    who: str
-    """The name of who asked for it, for the log."""
+    asked: TokenHolder
+    """Who asked for it: a view ends when that token is revoked."""
     help: bool
     """Whether the person may use keyboard and pointer, too."""
-    asked: HTTPConnection = field(repr=False)
-    """The request that asked for it: a view ends when its token is revoked."""
     ticket: bytes | None = field(repr=False)
     """A digest; None once it was handed in."""
     began: float
@@ -67,7 +62,7 @@ class View:
         """Notes that the person did: what the episode shows is not the agent's alone from now on."""
         if not self.lent.session.helped:
             self.lent.session.helped = True
-            logger.info("lease %s: a person uses its desktop, in a view of %s", self.lent.id, self.who)
+            logger.info("lease %s: a person uses its desktop, in a view of %s", self.lent.id, self.asked.name)
 
 
 class DesktopViews:
@@ -84,12 +79,12 @@ class DesktopViews:
         self._clock = clock
         self._views: dict[str, View] = {}
 
-    def begin(self, lent: LentDesktop, asked: HTTPConnection, *, may_help: bool) -> tuple[View, str]:
+    def begin(self, lent: LentDesktop, asked: TokenHolder, *, may_help: bool) -> tuple[View, str]:
         """Begins a view.
 
         Args:
             lent: The lease, which the token's holder may use.
-            asked: The request, with its token.
+            asked: That holder.
             may_help: Whether the person may use the desktop, too.
 
         Returns:
@@ -98,13 +93,11 @@ class DesktopViews:
         Raises:
             Refusal: The desktop shows nothing, or there are too many views.
         """
-        holder = holder_of(asked, self._holders)
         _check_shows(lent)
         self._forget_ended()
         self._make_room(lent)
         ticket = secrets.token_urlsafe(_SECRET_BYTES)
-        own = HTTPConnection({"type": "http", "headers": asked.scope["headers"]})
-        view = View(secrets.token_hex(16), lent, holder.name, may_help, own, _digest(ticket), self._clock())
+        view = View(secrets.token_hex(16), lent, asked, may_help, _digest(ticket), self._clock())
         self._views[view.id] = view
         return view, ticket
 
@@ -154,10 +147,8 @@ class DesktopViews:
         Raises:
             Refusal: One sentence says why.
         """
-        try:
-            holder_of(view.asked, self._holders)
-        except Refusal as refusal:
-            raise Refusal(410, "the token with which this view was asked for was revoked") from refusal
+        if not self._holders.knows(view.asked):
+            raise Refusal(410, "the token with which this view was asked for was revoked")
         if view.lent.session.closed:
             raise Refusal(410, "the lease is over, or about to be: its desktop is scored or reset")
         if self._clock() - view.began > VIEW_SECONDS:

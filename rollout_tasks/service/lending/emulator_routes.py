@@ -37,14 +37,12 @@ from rollout_tasks.service.lending.lease_calls import LeaseCalls
 from rollout_tasks.service.lending.openapi import Operation
 from rollout_tasks.service.lending.places import WaitingPlaces
 from rollout_tasks.service.lending.refusal import Refusal
+from rollout_tasks.service.lending.unknown_bodies import UnknownBodies
 from rollout_tasks.unicode_text import one_line
 
 PURPOSES = {"vnc_port": "vnc", "chromium_port": "chromium", "vlc_port": "vlc", "server_port": "control"}
 _UNKNOWN_BODY = 4 << 10
 """Bytes of a body of which it is not known yet who sends it: the token is in it."""
-_UNKNOWN_SECONDS = 5.0
-_MOST_UNKNOWN = 64
-"""Such bodies that may be waited for at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +68,7 @@ class EmulatorRoutes:
         self._holders = holders
         self._places = places
         self._began = time.monotonic()
-        self._unknown = 0
+        self._unknown = UnknownBodies(_UNKNOWN_BODY)
 
     def operations(self) -> list[Operation]:
         """Returns what is served."""
@@ -201,7 +199,7 @@ class EmulatorRoutes:
         if not asker.holder.operator:
             raise Refusal(403, "Forbidden: only an operator's token sets limits")
         with self._calls.requests.counted(asker.holder):
-            wanted = read_as(messages.LimitRequest, object_in(await body_of(request)))
+            wanted = read_as(messages.LimitRequest, object_in(await body_of(request, asker.holder.owner)))
         user = self._named(wanted.token)
         if user is None or user.operator:
             raise Refusal(400, "Unknown token. Make it with: rollouts desktops token make")
@@ -223,22 +221,13 @@ class EmulatorRoutes:
             if in_head or query.token:  # judged before a body is read
                 early = self._asker([*in_head, *in_query], {})
                 with self._calls.requests.counted(early.holder):
-                    return await handler(request, self._named_in(in_head, object_in(await body_of(request)), in_query))
-            asker = self._named_in([], object_in(await self._unknown_body(request)), [])
+                    sent = object_in(await body_of(request, early.holder.owner))
+                    return await handler(request, self._named_in(in_head, sent, in_query))
+            asker = self._named_in([], object_in(await self._unknown.read(request)), [])
             with self._calls.requests.counted(asker.holder):
                 return await handler(request, asker)
 
         return answering(answer, _shown)
-
-    async def _unknown_body(self, request: Request) -> bytes:
-        """Returns a body of which it is not known yet who sends it."""
-        if self._unknown >= _MOST_UNKNOWN:
-            raise Refusal(503, "many requests without a token in their head are being read: try again")
-        self._unknown += 1
-        try:
-            return await body_of(request, _UNKNOWN_BODY, _UNKNOWN_SECONDS)
-        finally:
-            self._unknown -= 1
 
     def _named_in(self, in_head: list[str], sent: dict[str, object], in_query: list[str]) -> _Asker:
         """Returns who sent a request, by the first token of its head, its body and its query."""

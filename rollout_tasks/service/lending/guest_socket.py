@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 _ADDRESS = "ws://desktop/websockify"
 """The path is that of websockify behind noVNC, here and in OSWorld's desktops."""
 _LARGEST_MESSAGE = 1 << 20
-_PIECE = 1 << 16
+_PIECE = 1 << 14
+"""Bytes that are read at a time: while all frames in them are taken apart, others wait."""
+_MOST_FRAMES = 1_000
+"""In one piece. websockify sends what it has in one; thousands of empty ones, or of pings, come from nobody honest."""
+_STALLED_SECONDS = 30.0
+"""How long the guest may not take the answers to its pings."""
 
 
 class GuestSocket:
@@ -36,11 +41,17 @@ class GuestSocket:
         """What came with the reply to the request."""
 
     async def read(self, _most: int) -> bytes:
-        """Returns what came next; nothing once the guest has ended it. A message is not parted, however long."""
+        """Returns what came next; nothing once the guest has ended it. A message is not parted, however long.
+
+        Raises:
+            OSError: The guest sends too many messages, or does not take the answers to its pings.
+        """
         from websockets.frames import Frame, Opcode  # here: see `opened`
 
         while True:
             events, self._events = (*self._events, *self._protocol.events_received()), ()
+            if len(events) > _MOST_FRAMES:
+                raise ConnectionResetError("the desktop's VNC sends far too many messages")
             frames = [one for one in events if isinstance(one, Frame)]
             carrying = (Opcode.BINARY, Opcode.CONT)
             if content := b"".join(bytes(one.data) for one in frames if one.opcode in carrying):
@@ -94,6 +105,8 @@ async def _receive(protocol: ClientProtocol, reader: asyncio.StreamReader, write
     else:
         protocol.receive_eof()
     _flush(protocol, writer)  # as the answer to a ping
+    async with asyncio.timeout(_STALLED_SECONDS):
+        await writer.drain()
     return bool(content)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
@@ -32,7 +33,10 @@ _READ_TO_END = 16 << 20
 _SMALL = 1 << 16
 """Bytes of a body that any number of requests may have; what is larger counts as large while it is read."""
 _MOST_LARGE = 64
+_MOST_LARGE_OF_OWNER = 16
+"""So that one client's slow ones leave some for others."""
 _large_bodies = threading.BoundedSemaphore(_MOST_LARGE)
+_large_of_owner: Counter[str] = Counter()
 BODY_SECONDS = 30.0
 _LONGEST_SENTENCE = 2_000
 _NESTED = "it is nested too deeply"
@@ -123,11 +127,14 @@ def holder_of(connection: HTTPConnection, holders: TokenHolders) -> TokenHolder:
     raise Refusal(403, "the token is not known here, or was revoked")
 
 
-async def body_of(request: Request, largest: int = LARGEST_BODY, seconds: float = BODY_SECONDS) -> bytes:
+async def body_of(
+    request: Request, owner: str = "", *, largest: int = LARGEST_BODY, seconds: float = BODY_SECONDS
+) -> bytes:
     """Returns a request's body.
 
     Args:
         request: The request.
+        owner: Whose it is, as far as that is known.
         largest: The most bytes that it may have.
         seconds: How long it may take to come.
 
@@ -142,8 +149,8 @@ async def body_of(request: Request, largest: int = LARGEST_BODY, seconds: float 
         try:
             async with asyncio.timeout(seconds):
                 async for piece in request.stream():
-                    if length <= _SMALL < length + len(piece):
-                        large.enter_context(_large_body())
+                    if length <= _SMALL < min(length + len(piece), largest):  # no more than that is kept
+                        large.enter_context(_large_body(owner))
                     length += len(piece)
                     if length > _READ_TO_END:
                         raise too_large
@@ -157,18 +164,24 @@ async def body_of(request: Request, largest: int = LARGEST_BODY, seconds: float 
 
 
 @contextmanager
-def _large_body() -> Iterator[None]:
+def _large_body(owner: str) -> Iterator[None]:
     """Counts a large body that is being read.
 
     Raises:
-        Refusal: There are many already.
+        Refusal: There are many already (503), or many of its owner (429).
     """
+    if _large_of_owner[owner] >= _MOST_LARGE_OF_OWNER:
+        raise Refusal(429, f"{_MOST_LARGE_OF_OWNER} of your large bodies are being read, the most: wait for one")
     if not _large_bodies.acquire(blocking=False):
         raise Refusal(503, f"{_MOST_LARGE} large bodies are being read already: try again")
+    _large_of_owner[owner] += 1
     try:
         yield
     finally:
         _large_bodies.release()
+        _large_of_owner[owner] -= 1
+        if not _large_of_owner[owner]:
+            del _large_of_owner[owner]
 
 
 def object_in(body: bytes) -> dict[str, Any]:
@@ -212,10 +225,15 @@ def read_as(kind: type[Model], values: Mapping[str, Any]) -> Model:
         raise Refusal(422, _NESTED) from error
 
 
-async def message_of(request: Request, kind: type[Model]) -> Model:
+async def message_of(request: Request, kind: type[Model], owner: str) -> Model:
     """Returns a request's body as a message.
+
+    Args:
+        request: The request.
+        kind: The message.
+        owner: Whose request it is.
 
     Raises:
         Refusal: As of `body_of`, `object_in` and `read_as`.
     """
-    return read_as(kind, object_in(await body_of(request)))
+    return read_as(kind, object_in(await body_of(request, owner)))

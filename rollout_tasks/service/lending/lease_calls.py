@@ -173,7 +173,9 @@ class LeaseCalls:
         act = (request.key, request.name, request.arguments)
         if lent.act is not None and lent.act[0] == request.key and lent.act != act:
             raise Refusal(409, f"the key {request.key} names another act: each act needs a new one")
-        if lent.acting is None or lent.acting.done():
+        if _being_evaluated(lent) and not (lent.acting is not None and lent.act == act):
+            raise Refusal(409, "the episode is over: it is being evaluated")  # which a new act would wait for
+        if lent.acting is None or (lent.acting.done() and not _being_evaluated(lent)):
             lent.act = act
             lent.acting = asyncio.get_running_loop().run_in_executor(self._threads, self._carry_out, lent, request)
         elif lent.act != act:
@@ -283,6 +285,10 @@ def shown_end(end: session_results.SessionEnd) -> messages.End:
     return messages.End(**{**asdict(end), "stages": dict(end.stages)}, reward=end.reward)
 
 
+def _being_evaluated(lent: LentDesktop) -> bool:
+    return lent.evaluation is not None and not lent.evaluation.done()
+
+
 def _state_of(lent: LentDesktop) -> str:
     session = lent.session
     if session.end is not None:
@@ -291,7 +297,7 @@ def _state_of(lent: LentDesktop) -> str:
         return "waiting"
     if not session.ready:
         return "setting_up"
-    return "ready" if session.over is None else "over"
+    return "ready" if session.over is None and not session.closed else "over"
 
 
 def _observed(observation: base.Observation, turn: int) -> messages.Observed:

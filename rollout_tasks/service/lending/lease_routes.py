@@ -124,7 +124,7 @@ class LeaseRoutes:
         return answering(answer)
 
     async def _acquire(self, request: Request, holder: TokenHolder) -> Response:
-        lent = await self._calls.acquire(holder, await message_of(request, messages.LeaseRequest))
+        lent = await self._calls.acquire(holder, await message_of(request, messages.LeaseRequest, holder.owner))
         shown = await self._calls.show(lent)
         return json_reply(202 if shown.state in ("waiting", "setting_up") else 201, shown)
 
@@ -142,7 +142,7 @@ class LeaseRoutes:
         return json_reply(200, messages.Released(released=await self._calls.release(self._lent(request, holder))))
 
     async def _renew(self, request: Request, holder: TokenHolder) -> Response:
-        lent, sent = self._lent(request, holder), await message_of(request, messages.FencedRequest)
+        lent, sent = self._lent(request, holder), await message_of(request, messages.FencedRequest, holder.owner)
         return json_reply(200, await self._calls.renew(lent, sent.fence))
 
     async def _observe(self, request: Request, holder: TokenHolder) -> Response:
@@ -151,13 +151,13 @@ class LeaseRoutes:
 
     async def _act(self, request: Request, holder: TokenHolder) -> Response:
         began = time.perf_counter()
-        lent, sent = self._lent(request, holder), await message_of(request, messages.ActRequest)
+        lent, sent = self._lent(request, holder), await message_of(request, messages.ActRequest, holder.owner)
         step, desktop_seconds = await self._calls.act(lent, sent)
         total = 1000 * (time.perf_counter() - began)
         return json_reply(200, step, Server_Timing=f"desktop;dur={1000 * desktop_seconds:.3f}, total;dur={total:.3f}")
 
     async def _evaluate(self, request: Request, holder: TokenHolder) -> Response:
-        lent, sent = self._lent(request, holder), await message_of(request, messages.EvaluateRequest)
+        lent, sent = self._lent(request, holder), await message_of(request, messages.EvaluateRequest, holder.owner)
         end = await self._calls.evaluate(lent, sent)
         return json_reply(202, await self._calls.show(lent)) if end is None else json_reply(200, end)
 

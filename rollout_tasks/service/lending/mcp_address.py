@@ -65,7 +65,7 @@ class McpAddress:
             if self._manager is None:
                 raise Refusal(501, _NO_PACKAGE)
             with self._calls.requests.counted(holder):
-                content = checked(await body_of(request))
+                content = checked(await body_of(request, holder.owner))
                 await self._answer(self._manager, holder, content, scope, receive, send)
         except Refusal as refusal:
             await _shown(refusal)(scope, receive, send)

@@ -170,7 +170,8 @@ class McpTools:
         lent = self._calls.book.find(holder, sent.lease_id)
         key = act_key(sent)
         request = messages.ActRequest(fence=sent.fence, key=key, name=sent.name, arguments=sent.arguments)
-        if sent.fence == lent.session.fence:
+        going_on = lent.session.over is None and not lent.session.closed  # otherwise, that is said
+        if sent.fence == lent.session.fence and going_on:
             raise_if_other_turn(lent, sent.turn, key)
         content, _ = await self._calls.act(lent, request)
         step = messages.Step.model_validate_json(content)

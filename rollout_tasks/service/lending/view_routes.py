@@ -20,7 +20,6 @@ from rollout_tasks.service.lending.desktop_views import TICKET_SECONDS, VIEW_SEC
 from rollout_tasks.service.lending.http_requests import (
     Handler,
     answering,
-    body_of,
     holder_of,
     json_reply,
     message_of,
@@ -31,12 +30,13 @@ from rollout_tasks.service.lending.lease_calls import LeaseCalls
 from rollout_tasks.service.lending.novnc_files import NoVNCFiles
 from rollout_tasks.service.lending.openapi import Operation
 from rollout_tasks.service.lending.refusal import Refusal
+from rollout_tasks.service.lending.unknown_bodies import UnknownBodies
 
 PATH = "/views/{view_id}"
-_COOKIE = "view"
+_COOKIE = "view-{view_id}"
+"""Each view's has its own name: another page of this host cannot know it, and so not put another value before it."""
 _TICKET_BODY = 1 << 10
-_TICKET_SECONDS = 5.0
-"""The most of a body of which it is not known who sends it, in bytes and seconds."""
+"""Bytes of a body of which it is not known who sends it."""
 _PAGE = Path(__file__).with_name("view_page")
 _PAGE_FILES = {
     "": ("view.html", "text/html"),
@@ -76,6 +76,7 @@ class ViewRoutes:
         self._holders = holders
         self._views = views
         self._novnc = novnc
+        self._tickets = UnknownBodies(_TICKET_BODY)
 
     def operations(self) -> list[Operation]:
         """Returns what programs ask for."""
@@ -101,18 +102,18 @@ class ViewRoutes:
     async def _begin(self, request: Request) -> Response:
         holder = holder_of(request, self._holders)
         with self._calls.requests.counted(holder):
-            return await self._began(request, holder)
+            return await self._begun(request, holder)
 
-    async def _began(self, request: Request, holder: TokenHolder) -> Response:
+    async def _begun(self, request: Request, holder: TokenHolder) -> Response:
         lent = self._calls.book.find(holder, request.path_params["lease_id"])
-        sent = await message_of(request, messages.ViewRequest)
+        sent = await message_of(request, messages.ViewRequest, holder.owner)
         self._calls.check_fence(lent, sent.fence)
         if sent.help and not self._allow_help:
             allowing = "rollouts desktops serve --allow-help lets them use them"
             raise Refusal(403, f"people may only look at this service's desktops: {allowing}")
         self._novnc.folder()
         _check_sockets()
-        view, ticket = self._views.begin(lent, request, may_help=sent.help)
+        view, ticket = self._views.begin(lent, holder, may_help=sent.help)
         path = f"{PATH.format(view_id=view.id)}/#{ticket}"
         given = messages.ViewAddress(
             path=path, help=view.help, ticket_seconds=TICKET_SECONDS, view_seconds=VIEW_SECONDS
@@ -123,11 +124,11 @@ class ViewRoutes:
         secure = check_origin(request)
         view_id = request.path_params["view_id"]
         self._views.unopened(view_id)  # before the body is read: anybody may send one
-        sent = read_as(messages.TicketRequest, object_in(await body_of(request, _TICKET_BODY, _TICKET_SECONDS)))
+        sent = read_as(messages.TicketRequest, object_in(await self._tickets.read(request)))
         cookie = self._views.exchange(view_id, sent.ticket)
         reply = Response(status_code=204)
         reply.set_cookie(
-            *(_COOKIE, cookie),
+            *(_COOKIE.format(view_id=view_id), cookie),
             max_age=int(VIEW_SECONDS),
             path=PATH.format(view_id=view_id),
             secure=secure,
@@ -152,10 +153,11 @@ def view_of(connection: HTTPConnection, views: DesktopViews) -> View:
     Raises:
         Refusal: It has none (401), or another's (403), or the view is over (410).
     """
-    cookie = connection.cookies.get(_COOKIE)
+    view_id = connection.path_params["view_id"]
+    cookie = connection.cookies.get(_COOKIE.format(view_id=view_id))
     if not cookie:
         raise Refusal(401, "open the address that rollouts desktops view prints: it works once")
-    return views.find(connection.path_params["view_id"], cookie)
+    return views.find(view_id, cookie)
 
 
 def check_origin(connection: HTTPConnection) -> bool:

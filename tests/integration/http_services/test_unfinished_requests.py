@@ -99,6 +99,7 @@ def test_a_head_that_does_not_end_is_cut(port: int, head: bytes, monkeypatch: py
 def test_a_body_that_drips_is_cut(port: int, method: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each byte would otherwise begin the time anew in which a connection may be idle."""
     monkeypatch.setattr("rollout_tasks.http_protocol.BODY_SECONDS", 0.5)
+    monkeypatch.setattr("rollout_tasks.http_protocol.REST_SECONDS", 0.5)
     connection = sent(port, method + b" / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n")
     with pytest.raises(OSError):  # noqa: PT011 - a broken pipe or a reset
         for _ in range(200):
@@ -114,6 +115,32 @@ def test_unfinished_heads_leave_room_for_others(port: int, monkeypatch: pytest.M
         assert read_all(slow[0]) == b""
         slow[-1].sendall(b" / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         assert read_all(slow[-1]).endswith(b"answered")
+
+
+@pytest.mark.parametrize("kind", ["the body of an answered request drips", "the answer is not read"])
+def test_answered_requests_leave_room_for_others(port: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rollout_tasks.http_protocol.MOST_HEADLESS", 4)
+    drips = kind.startswith("the body")
+    request = (
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n"
+        if drips
+        else b"GET /much HTTP/1.1\r\nHost: a\r\n\r\n"
+    )
+    with ExitStack() as opened:
+        for _ in range(2 * MOST):
+            one = opened.enter_context(sent(port, request))
+            assert one.recv(10).startswith(b"HTTP/1.1 2")
+        assert answers(port) == 200
+
+
+def test_the_rest_of_an_answered_requests_body_has_little_time(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rollout_tasks.http_protocol.REST_SECONDS", 0.3)
+    connection = sent(port, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n")
+    assert connection.recv(10).startswith(b"HTTP/1.1 2")
+    with pytest.raises(OSError):  # noqa: PT011 - a broken pipe or a reset
+        for _ in range(200):
+            connection.sendall(b"x")
+            time.sleep(0.05)
 
 
 def test_there_is_a_most_of_connections_with_those_of_sockets(port: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -203,8 +204,8 @@ def test_who_has_no_right_to_the_lease_gets_no_view(
     assert bob.post(f"/leases/{waiting['lease_id']}/view", json={"fence": 1}).status_code == 409
     browser, others = opened(viewed, bob, lease), opened(viewed, bob, lease)
     browser.http.cookies = others.http.cookies
-    held = others.http.cookies.get("view")
-    reply = browser.http.get(f"{browser.page}state", headers={"Cookie": f"view={held}"})
+    held = others.http.cookies.get(others.cookie)
+    reply = browser.http.get(f"{browser.page}state", headers={"Cookie": f"{browser.cookie}={held}"})
     assert reply.status_code == 403, "a view's cookie is for this view"
 
 
@@ -376,6 +377,52 @@ def test_the_clients_and_the_command_give_addresses(
     monkeypatch.setenv(TOKEN_VARIABLE, "")
     with pytest.raises(UserError, match=f"{TOKEN_VARIABLE} is not set"):
         CliRunner().invoke(application, ["view", "x", "--url", viewed.url], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("typed", "token", "said"),
+    [
+        ("{id}/record", OPERATOR, "there is nothing at this path"),  # not another route
+        ("{id}?x=1", OPERATOR, "there is no such lease"),
+        ("../items", OPERATOR, "there is nothing at this path"),
+        ("\udcff", OPERATOR, "there is no such lease"),
+        ("", OPERATOR, "there is nothing at this path"),
+        ("{id}", "two\nlines", "has letters or blanks that no token has"),
+        ("{id}", "t\u00f6ken", "has letters or blanks that no token has"),
+    ],
+)
+def test_what_an_operator_mistypes_is_one_sentence(
+    viewed: ViewedService,
+    lease: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    typed: str,
+    token: str,
+    said: str,
+) -> None:
+    monkeypatch.setenv(TOKEN_VARIABLE, token)
+    with pytest.raises(UserError, match=said) as refused:
+        command = ["view", typed.format(id=lease["lease_id"]), "--url", viewed.url]
+        CliRunner().invoke(application, command, catch_exceptions=False)
+    assert token not in str(refused.value)
+
+
+def test_another_programs_address_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TOKEN_VARIABLE, OPERATOR)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        url = f"http://127.0.0.1:{other.getsockname()[1]}"
+
+        def answer() -> None:
+            connection, _ = other.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(UserError, match="what answers at this address is no desktop service"):
+            CliRunner().invoke(application, ["view", "x", "--url", url], catch_exceptions=False)
+        thread.join()
 
 
 def test_coroutines_give_addresses(viewed: ViewedService, bob: httpx.Client) -> None:

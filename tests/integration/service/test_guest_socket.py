@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import pytest
 
+from rollout_tasks.service.lending import guest_socket
 from rollout_tasks.service.lending.guest_socket import GuestSocket, opened
 
 server = pytest.importorskip("websockets.server", reason="the package websockets is not installed")
@@ -77,6 +79,41 @@ def test_what_is_too_large_or_wrong_ends_it(frames: bytes) -> None:
         return found
 
     assert with_guest(accepting(b"\x82\x01." + frames), use) == b"."
+
+
+@pytest.mark.parametrize("frame", [b"\x82\x00", b"\x89\x00", b"\x82\x01x"], ids=["empty", "ping", "one byte"])
+def test_thousands_of_small_messages_end_it(frame: bytes) -> None:
+    """Taking them apart would keep others waiting."""
+
+    async def use(socket: GuestSocket) -> None:
+        with pytest.raises(OSError, match="far too many messages"):
+            await everything(socket)
+
+    with_guest(accepting(20_000 * frame), use)
+
+
+def test_a_guest_that_pings_and_reads_nothing_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guest_socket, "_STALLED_SECONDS", 0.3)
+    ping = b"\x89\x7d" + bytes(125)
+
+    async def run() -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(accepting(b"")(await reader.readuntil(b"\r\n\r\n")))
+            writer.transport.pause_reading()
+            with suppress(ConnectionError):
+                while True:
+                    writer.write(100 * ping)
+                    await writer.drain()
+
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as guest:
+            reader, writer = await asyncio.open_connection(*guest.sockets[0].getsockname())
+            socket = await opened(reader, writer)
+            with pytest.raises(TimeoutError):
+                await socket.read(1)
+            assert writer.transport.get_write_buffer_size() < 1 << 20
+            writer.transport.abort()
+
+    asyncio.run(asyncio.wait_for(run(), 60))
 
 
 @pytest.mark.parametrize(

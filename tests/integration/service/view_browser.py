@@ -12,6 +12,7 @@ class Browser:
 
     def __init__(self, url: str, path: str) -> None:
         self.page, _, self.ticket = path.partition("#")
+        self.cookie = f"view-{self.page.split('/')[2]}"
         self.url = url
         self.http = httpx.Client(base_url=url)
 
@@ -22,9 +23,9 @@ class Browser:
     def socket(self, *, origin: str | None = "", cookie: str | None = None) -> Any:
         from websockets.sync.client import connect  # here: tests are collected without the package, too
 
-        held = self.http.cookies.get("view") if cookie is None else cookie
+        held = self.http.cookies.get(self.cookie) if cookie is None else cookie
         return connect(
             f"ws{self.url.removeprefix('http')}{self.page}socket",
             origin=self.url if origin == "" else origin,
-            additional_headers={"Cookie": f"view={held}"} if held else {},
+            additional_headers={"Cookie": f"{self.cookie}={held}"} if held else {},
         )

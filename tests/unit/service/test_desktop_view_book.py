@@ -10,13 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from starlette.requests import HTTPConnection
 
 from benchmark.items import Item
 from rollout_tasks.cells.channel import MessageChannel
 from rollout_tasks.config import parse_config
 from rollout_tasks.environments.base import Observation
-from rollout_tasks.http_services.token_holders import TokenHolders
+from rollout_tasks.http_services.token_holders import TokenHolder, TokenHolders
 from rollout_tasks.http_services.token_store import TokenStore
 from rollout_tasks.http_services.tokens import ServiceTokens
 from rollout_tasks.redis_client import connect
@@ -29,7 +28,7 @@ from rollout_tasks.service.session_spawner import SpawnedProcess
 from tests.virtual_machines import wait_until
 
 TOKEN = "operator-0123456789abcdef"
-ASKED = HTTPConnection({"type": "http", "headers": [(b"authorization", f"Bearer {TOKEN}".encode())]})
+ASKED = TokenHolder("boss", None, operator=True)
 
 
 class Clock:

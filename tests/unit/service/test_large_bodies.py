@@ -43,3 +43,35 @@ def test_large_bodies_have_a_most_and_small_ones_do_not(monkeypatch: pytest.Monk
         assert await body_of(request_of(large, large)) == large + large
 
     asyncio.run(read())
+
+
+def test_one_owners_large_bodies_leave_some_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_requests, "_MOST_LARGE_OF_OWNER", 1)
+    large = b"x" * 70_000
+
+    async def read() -> None:
+        slow = asyncio.create_task(body_of(request_of(large, ends=False), "alice"))
+        await asyncio.sleep(0.05)
+        with pytest.raises(Refusal, match="of your large bodies are being read") as refusal:
+            await body_of(request_of(large), "alice")
+        assert refusal.value.status == 429
+        assert await body_of(request_of(large), "bob") == large
+        slow.cancel()
+        await asyncio.wait({slow})
+        assert await body_of(request_of(large), "alice") == large
+
+    asyncio.run(read())
+
+
+def test_what_is_not_kept_takes_no_large_bodys_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_requests, "_large_bodies", threading.BoundedSemaphore(1))
+    large = b"x" * 70_000
+
+    async def read() -> None:
+        unknown = asyncio.create_task(body_of(request_of(large, ends=False), largest=1_000))
+        await asyncio.sleep(0.05)
+        assert await body_of(request_of(large)) == large
+        unknown.cancel()
+        await asyncio.wait({unknown})
+
+    asyncio.run(read())
