@@ -5,13 +5,13 @@ Threads and coroutines drive the same ones. A call whose reply was lost is sent 
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 import httpx
 
@@ -29,6 +29,7 @@ POLL_SECONDS = 20.0
 _MARGIN_SECONDS = 20.0
 """How much later than that its reply may come."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+_LEASE_ID = re.compile(r"[A-Za-z0-9-]{1,100}")
 _GATEWAYS = frozenset({408, 502, 503, 504})
 """What the service, or a proxy before it, answers when another try may go better."""
 _Answer = TypeVar("_Answer")
@@ -231,7 +232,9 @@ def viewed(lease_id: str, fence: int | None, patience: float, *, may_help: bool)
     Raises:
         DesktopServiceError: The service refuses it.
     """
-    path = f"/leases/{quote(lease_id, safe='', errors='replace')}"  # which a person may have typed
+    if not _LEASE_ID.fullmatch(lease_id):  # a person may have typed it, and it goes into an address
+        raise DesktopServiceError("there is no such lease: an id has letters, digits and '-'")
+    path = f"/leases/{lease_id}"
     if fence is None:
         reply = yield from answered(Request("GET", path), patience)
         fence = _field(reply, "fence")

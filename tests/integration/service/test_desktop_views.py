@@ -382,11 +382,11 @@ def test_the_clients_and_the_command_give_addresses(
 @pytest.mark.parametrize(
     ("typed", "token", "said"),
     [
-        ("{id}/record", OPERATOR, "there is nothing at this path"),  # not another route
+        ("{id}/record", OPERATOR, "there is no such lease"),  # and not what another route says
         ("{id}?x=1", OPERATOR, "there is no such lease"),
-        ("../items", OPERATOR, "there is nothing at this path"),
+        ("../items", OPERATOR, "there is no such lease"),
         ("\udcff", OPERATOR, "there is no such lease"),
-        ("", OPERATOR, "there is nothing at this path"),
+        ("", OPERATOR, "there is no such lease"),
         ("{id}", "two\nlines", "has letters or blanks that no token has"),
         ("{id}", "t\u00f6ken", "has letters or blanks that no token has"),
     ],
