@@ -1,4 +1,4 @@
-"""The same call on a lease in the same state means the same over HTTP, the WebSocket and MCP, also where little is left of the lease."""
+"""The same call on a lease in the same state means the same over HTTP, the WebSocket and MCP, also at the lease's end."""
 
 from __future__ import annotations
 
