@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -39,6 +40,10 @@ _large_bodies = threading.BoundedSemaphore(_MOST_LARGE)
 _large_of_owner: Counter[str] = Counter()
 BODY_SECONDS = 30.0
 _LONGEST_SENTENCE = 2_000
+_MOST_VALUES = 20_000
+"""Of one body: a megabyte can have half a million, and while they are made and checked nobody else is answered."""
+_STRING = re.compile(rb'(?s)"[^"\\]*+(?:\\.[^"\\]*+)*+"?')
+"""The last quote may be missing: otherwise each quote of a text without one would be looked at as a beginning."""
 _NESTED = "it is nested too deeply"
 _CLIENT_GONE = 499
 """What is noted where nobody reads the reply any more."""
@@ -188,10 +193,12 @@ def object_in(body: bytes) -> dict[str, Any]:
     """Returns the JSON object in a body; an empty one if there is no body.
 
     Raises:
-        Refusal: It is no JSON (400), or no object (422).
+        Refusal: It is no JSON (400), or no object, or has too many values (422).
     """
     if not body.strip():
         return {}
+    if _values_in(body) > _MOST_VALUES:
+        raise Refusal(422, f"the body has more than {_MOST_VALUES:,} values")
     try:
         values = parse_json(body.decode())
     except UnicodeDecodeError as error:
@@ -207,6 +214,15 @@ def object_in(body: bytes) -> dict[str, Any]:
     if deep := too_deep(values):
         raise Refusal(422, f"the body {deep}")
     return values
+
+
+def _values_in(body: bytes) -> int:
+    """Returns how many values a body of JSON has at most, without parsing it; it stops counting strings at some time."""
+    marks = (b",", b"[", b"{")
+    if (most := 1 + sum(map(body.count, marks))) <= _MOST_VALUES:
+        return most
+    outside = _STRING.sub(b"", body, count=2 * _MOST_VALUES + 1)  # each value has one name at most
+    return 1 + sum(map(outside.count, marks))
 
 
 def read_as(kind: type[Model], values: Mapping[str, Any]) -> Model:

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from rollout_tasks.service.lending import http_requests
-from rollout_tasks.service.lending.http_requests import body_of
+from rollout_tasks.service.lending.http_requests import body_of, object_in
 from rollout_tasks.service.lending.refusal import Refusal
 
 
@@ -75,3 +75,22 @@ def test_what_is_not_kept_takes_no_large_bodys_place(monkeypatch: pytest.MonkeyP
         await asyncio.wait({unknown})
 
     asyncio.run(read())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"a": [' + 19_990 * b"1," + b"1]}",
+        b'{"text": "' + 200_000 * b",[{" + b'"}',  # long texts are one value
+        b'{"text": "' + 200_000 * b'\\",' + b'"}',
+    ],
+)
+def test_long_texts_and_many_values_are_read(body: bytes) -> None:
+    assert object_in(body)
+
+
+@pytest.mark.parametrize("piece", [b"1,", b"[],", b"{},", b'"",', b'"\\"[",', b"[", b'{"":'])
+def test_bodies_have_a_most_of_values(piece: bytes) -> None:
+    with pytest.raises(Refusal, match="more than 20,000 values") as refusal:
+        object_in(b'{"a": [' + 300_000 * piece + b"1]}")
+    assert refusal.value.status == 422
