@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from contextlib import ExitStack
+from typing import Any
 
 import httpx
 import pytest
@@ -64,7 +65,7 @@ def test_one_tokens_waiting_calls_have_a_most(
 
 def test_tickets_that_drip_have_a_most_and_little_time(service: DesktopService) -> None:
     """Anybody may send them."""
-    ticket = {"json": {"ticket": "x"}, "headers": {"Origin": service.url}}
+    ticket: dict[str, Any] = {"json": {"ticket": "x"}, "headers": {"Origin": service.url}}
     head = f"Host: 127.0.0.1:{service.port}\r\nOrigin: {service.url}\r\nContent-Length: 100000\r\n\r\n"
     slow = f"POST /views/x/ticket HTTP/1.1\r\n{head}"
     with service.client("") as anybody, service.client() as boss, ExitStack() as opened:
