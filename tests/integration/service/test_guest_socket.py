@@ -99,7 +99,7 @@ def test_a_guest_that_pings_and_reads_nothing_does_not_fill_the_memory(monkeypat
     async def run() -> None:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(accepting(b"")(await reader.readuntil(b"\r\n\r\n")))
-            writer.transport.pause_reading()  # type: ignore[attr-defined] - that of a socket has it
+            writer.transport.pause_reading()  # type: ignore[attr-defined]  # that of a socket has it
             with suppress(ConnectionError):
                 while True:
                     writer.write(100 * ping)
