@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 from contextlib import ExitStack
-from typing import Any
 
 import httpx
 import pytest
@@ -59,20 +58,3 @@ def test_one_tokens_waiting_calls_have_a_most(
         alice.delete(f"/leases/{waiting}")
         for one in held:
             boss.delete(f"/leases/{one['lease_id']}")
-<<<<<<< HEAD
-=======
-
-
-def test_tickets_that_drip_have_a_most_and_little_time(service: DesktopService) -> None:
-    """Anybody may send them."""
-    ticket: dict[str, Any] = {"json": {"ticket": "x"}, "headers": {"Origin": service.url}}
-    head = f"Host: 127.0.0.1:{service.port}\r\nOrigin: {service.url}\r\nContent-Length: 100000\r\n\r\n"
-    slow = f"POST /views/x/ticket HTTP/1.1\r\n{head}"
-    with service.client("") as anybody, service.client() as boss, ExitStack() as opened:
-        for _ in range(64):
-            opened.enter_context(sent(service, slow + "x" * 70_000))
-        wait_until(lambda: anybody.post("/views/x/ticket", **ticket).status_code == 503, seconds=4)
-        large = boss.post("/leases", json={"item": "x" * 70_000})
-        assert large.status_code == 422, large.text  # and not 503, as many large bodies are being read
-        wait_until(lambda: anybody.post("/views/x/ticket", **ticket).status_code == 403, seconds=20)
->>>>>>> b3f9e9f8 (Lines fit)
