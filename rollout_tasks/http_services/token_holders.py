@@ -121,9 +121,10 @@ class TokenHolders:
             try:
                 self.read()
                 failing = False
-            except redis.RedisError as error:
+            except Exception as error:  # whatever it is: without this thread, revoked tokens would go on working
                 if not failing:
-                    logger.warning("the tokens cannot be read; those read last go on: %s", error)
+                    unexpected = None if isinstance(error, redis.RedisError) else error
+                    logger.warning("the tokens cannot be read; those read last go on: %s", error, exc_info=unexpected)
                 failing = True
 
 
