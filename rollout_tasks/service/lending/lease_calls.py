@@ -297,7 +297,8 @@ def _state_of(lent: LentDesktop) -> str:
         return "waiting"
     if not session.ready:
         return "setting_up"
-    return "ready" if session.over is None and not session.closed else "over"
+    acts = session.over is None and not session.closed and lent.evaluation is None
+    return "ready" if acts else "over"
 
 
 def _observed(observation: base.Observation, turn: int) -> messages.Observed:
