@@ -152,8 +152,8 @@ class Outlet:
         try:
             host, port = self._destination(near)
             far = await self._connect(host, port)
-            for end in (near, far):  # small pieces go on at once, and do not wait for the last one's receipt
-                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for side in (near, far):  # small pieces go on at once, and do not wait for the last one's receipt
+                side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             async with asyncio.timeout(IDLE_SECONDS) as idle, asyncio.TaskGroup() as ways:
                 ways.create_task(self._pass_on(near, far, idle))
                 ways.create_task(self._pass_on(far, near, idle))
