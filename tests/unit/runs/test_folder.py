@@ -507,7 +507,7 @@ def test_others_may_read_what_is_written(tmp_path: Path, write: Callable[[Path, 
     ("content", "says"),
     [
         (None, r"^{folder} is not a run's folder: it has no run\.json$"),
-        ("a folder", r"^{folder}/run\.json cannot be read: .*Is a directory"),
+        ("a folder", r"^{folder}/run\.json cannot be read: it is no plain file"),
         ("{", r"^{folder}/run\.json cannot be read: Expecting property name"),
         ("[]", r"^{folder}/run\.json is not a run's description: it has no config$"),
         ("{}", r"^{folder}/run\.json is not a run's description: it has no config$"),
