@@ -82,13 +82,6 @@ def settings(index: Index, port: int) -> str:
 
 
 @pytest.fixture
-def site() -> Iterator[HostileSite]:
-    site = HostileSite()
-    yield site
-    site.close()
-
-
-@pytest.fixture
 def index(site: HostileSite) -> Iterator[Index]:
     index = Index(f"{site.url}/museum")
     yield index

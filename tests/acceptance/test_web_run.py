@@ -23,13 +23,6 @@ COMMON = ("--env-mode", "web", "--metric", "contains_answer", "--num-rollouts", 
 
 
 @pytest.fixture
-def site() -> Iterator[HostileSite]:
-    site = HostileSite()
-    yield site
-    site.close()
-
-
-@pytest.fixture
 def search() -> Iterator[StandInSearch]:
     search = StandInSearch()
     yield search

@@ -16,8 +16,10 @@ from rollout_tasks.environments.web.page_reader import wait_until_imported
 from rollout_tasks.settings import settings
 from tests.cells_here import no_cells_here
 from tests.integration.environments.web.hostile_site import HostileSite
+from tests.integration.environments.web.hostile_site import site_fixture as site
 from tests.integration.environments.web.search_server import KEY, StandInSearch
 
+__all__ = ["site"]
 ITEM = Item(id="1", question="Who founded the museum?", answer="Ida Marsh")
 
 
@@ -29,13 +31,6 @@ def cells() -> None:
         wait_until_imported()
     except RuntimeError as reason:
         no_cells_here(str(reason))
-
-
-@pytest.fixture
-def site() -> Iterator[HostileSite]:
-    site = HostileSite()
-    yield site
-    site.close()
 
 
 @pytest.fixture

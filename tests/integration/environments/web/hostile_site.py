@@ -8,6 +8,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from io import BytesIO
 
+import pytest
+
 from tests.hostile.random_replies.answers import HEADS, Answer, AnswerServer, Request, Sent
 
 HTML = "text/html; charset=utf-8"
@@ -164,3 +166,11 @@ PAGES: dict[str, Callable[[str], Sent]] = {
     "many": lambda _: Answer(b"<html><body>" + b"<p>x <b>y</b></p>" * 1_000_000 + b"</body></html>", HTML),
     "head": lambda number: [HEADS[int(number)]],
 }
+
+
+@pytest.fixture(name="site")
+def site_fixture() -> Iterator[HostileSite]:
+    """A site of the test's own."""
+    site = HostileSite()
+    yield site
+    site.close()
