@@ -305,8 +305,13 @@ class DesktopSessions:
                 self._ended.popitem(last=False)
 
     def _end_silent(self) -> None:
+        looked = time.monotonic()
         while not self._closed.wait(_LOOK_SECONDS):
+            late = time.monotonic() - looked - _LOOK_SECONDS
+            looked = time.monotonic()
             with self._lock:
                 sessions = list(self._sessions.values())
+            if late > _LOOK_SECONDS:  # this program stood still: what clients said meanwhile has not been read yet
+                session_ends.forgive(sessions, late)
             session_ends.stop_silent(sessions)
             session_ends.kill_stuck(sessions)
