@@ -28,7 +28,9 @@ from rollout_tasks.errors import UserError
 logger = logging.getLogger(__name__)
 
 _START_SECONDS = 180.0
-"""How long the spawner may take to import what it needs, and to fork."""
+"""How long the spawner may take to import what it needs, and to fork for the first time."""
+_FORK_SECONDS = 20.0
+"""How long it may take for each further process; if it takes longer, it or the machine is stuck, and it is replaced."""
 _LAST_SESSIONS_SECONDS = 75.0
 """How long its sessions may take to end once the program is gone: longer than a hurried cleanup and its grace."""
 _LOOK_SECONDS = 0.2
@@ -101,7 +103,9 @@ class SessionSpawner:
                 self._start()
                 socket.send_fds(self._control, [b"f"], [theirs.fileno()])
                 answer, descriptors, _, _ = socket.recv_fds(self._control, 1, 1)
+                self._control.settimeout(_FORK_SECONDS)
             except OSError as error:
+                logger.warning("what starts sessions' processes is replaced: %s", error)
                 ours.close()
                 self._end()
                 raise _not_started(error) from error
@@ -210,12 +214,18 @@ def _serve_and_exit(serve: Callable[[socket.socket], None], descriptor: int) -> 
 def _preload(names: Iterable[str]) -> None:
     """Imports and reads here what each session would otherwise import and read for itself, in tens of milliseconds."""
     from rollout_tasks import registry  # here, as in `main`
+    from rollout_tasks.agents.tool_calls import ToolCallReader  # here, as in `main`
     from rollout_tasks.config import RunConfig  # here, as in `main`
+    from rollout_tasks.environments.base import Tool  # here, as in `main`
     from rollout_tasks.settings import settings  # here, as in `main`
+    from vm_pool import lua_scripts, processes  # here, as in `main`
 
     settings()
     RunConfig.model_validate(RunConfig().model_dump())  # checking options imports what they are about
     "localhost".encode("idna")  # so does connecting
+    ToolCallReader([Tool("any", "", {"properties": {}})])  # reads what a schema is
+    lua_scripts.scripts()
+    processes.machine()
     for name in names:
         try:
             registry.environment(name).preload()
