@@ -95,6 +95,8 @@ class RagEnvironment(Environment):
         try:
             _retriever(options, say).search(["test"], 1)
         except RetrievalError as error:
+            if str(error).startswith("--"):  # it names the option itself
+                raise
             raise RetrievalError(f"{'--corpus' if options.corpus else '--retriever'}: {error}") from error
 
     @classmethod

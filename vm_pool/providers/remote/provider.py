@@ -37,6 +37,8 @@ class RemoteProvider:
         self._service = EmulatorService(self.options.url, token(), self.options.call_seconds)
         self._lock = threading.Lock()
         self._records: dict[str, Record] = {}
+        self._booting: set[str] = set()
+        """VMs that have no record yet."""
         self._emulators: dict[str, Emulator] = {}
 
     def check_available(self) -> None:
@@ -52,14 +54,18 @@ class RemoteProvider:
 
     def boot(self, vm_id: str) -> Endpoint:
         """Has a desktop started; waits while the token's quota is used up."""
-        self._end_leftover(vm_id)
-        record = Record(vm_id)
         with self._lock:
-            taken = vm_id in self._records
-            self._records.setdefault(vm_id, record)
-        if taken:
-            record.close()
-            raise RuntimeError(f"{vm_id} is running already")
+            if vm_id in self._records or vm_id in self._booting:
+                raise RuntimeError(f"{vm_id} is running already")
+            self._booting.add(vm_id)
+        try:
+            self._end_leftover(vm_id)
+            record = Record(vm_id)
+            with self._lock:
+                self._records[vm_id] = record
+        finally:
+            with self._lock:
+                self._booting.remove(vm_id)
         return self._start(vm_id, record)
 
     def check(self, vm_id: str) -> None:
