@@ -11,6 +11,7 @@ import select
 import socket
 import struct
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 LARGEST_MESSAGE = 16 << 20
@@ -61,15 +62,36 @@ class MessageChannel:
         """
         if content is not None:
             message = {**message, _WITH_BYTES: True}
-        words = json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
+        frame = frame_of(message)
         self._in_the_middle = True
-        self._send_frame(_MESSAGE, words)
+        self._send_all(frame)
         if content is not None:
             for piece in content:
                 for start in range(0, len(piece), PIECE):
                     self._send_frame(_BYTES, piece[start : start + PIECE])
             self._send_frame(_BYTES, b"")
         self._in_the_middle = False
+
+    def send_at_once(self, frame: bytes) -> bytes:
+        """Sends what the other side takes without a wait; returns the rest, for `send_rest`. Does not heed `usable`.
+
+        Raises:
+            ChannelEnded: The other side is gone.
+        """
+        try:
+            return frame[self.socket.send(frame, socket.MSG_DONTWAIT) :]
+        except BlockingIOError:
+            return frame
+        except OSError as error:
+            raise ChannelEnded from error
+
+    def send_rest(self, rest: bytes) -> None:
+        """Sends what `send_at_once` left, however long that takes.
+
+        Raises:
+            ChannelEnded: The other side is gone.
+        """
+        self._send_all(rest)
 
     def receive(self, take: Callable[[bytes], object] | None = None) -> dict[str, Any]:
         """Returns the next message.
@@ -112,6 +134,11 @@ class MessageChannel:
             if not content:
                 return
             yield content
+
+    def end(self) -> None:
+        """Ends the connection for whoever sends or receives here or at the other side; `close` has to follow."""
+        with suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Closes the connection for both sides."""
@@ -166,10 +193,23 @@ class MessageChannel:
             raise ChannelEnded from error
 
     def _send_frame(self, kind: bytes, content: bytes) -> None:
+        self._send_all(_HEADER.pack(kind, len(content)) + content)
+
+    def _send_all(self, frames: bytes) -> None:
         try:
-            self.socket.sendall(_HEADER.pack(kind, len(content)) + content)
+            self.socket.sendall(frames)
         except OSError as error:
             raise ChannelEnded from error
+
+
+def frame_of(message: dict[str, Any]) -> bytes:
+    """Returns a message without bytes as it is sent.
+
+    Raises:
+        TypeError, ValueError: The message is not JSON.
+    """
+    words = json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
+    return _HEADER.pack(_MESSAGE, len(words)) + words
 
 
 def _refuse(constant: str) -> None:

@@ -1,19 +1,19 @@
-"""One session as the program that serves it holds it: what its process has told, and calls that wait for its replies."""
+"""One session as the program that serves it holds it: calls of its client, and what its process has told."""
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from queue import SimpleQueue
+from concurrent.futures import Future
 from typing import Any
 
-from rollout_tasks.cells.channel import BadMessage, ChannelEnded
+from rollout_tasks.cells.channel import BadMessage, ChannelEnded, frame_of
 from rollout_tasks.environments.base import Observation
 from rollout_tasks.errors import FailureClass
+from rollout_tasks.service.command_sender import CommandSender
+from rollout_tasks.service.known_acts import KnownActs
 from rollout_tasks.service.session_order import SessionOrder, unpacked
 from rollout_tasks.service.session_results import SessionEnd, SessionEnded, SessionRefused, Step
 from rollout_tasks.service.session_spawner import SpawnedProcess
@@ -26,7 +26,7 @@ _PROCESS_SECONDS = 300.0
 
 
 class PlayedSession:
-    """One session. Its methods may be called from any thread, and wait for its process."""
+    """One session. Its methods may be called from any thread; all but `try_act` and `stop` wait for its process."""
 
     def __init__(
         self,
@@ -74,7 +74,8 @@ class PlayedSession:
         self.calls = 0
         """Calls that wait for the process."""
         limits = order.config.limits
-        self._patience = order.config.vm.wait_seconds + 3 * limits.max_seconds + _PROCESS_SECONDS
+        self.patience = order.config.vm.wait_seconds + 3 * limits.max_seconds + _PROCESS_SECONDS
+        """The seconds within which its process answers anything; one that does not is killed."""
         self._process = process
         self._when_ended = when_ended
         self._stopped = ""
@@ -82,15 +83,14 @@ class PlayedSession:
         """When it was asked to end, on the monotonic clock; None if it was not."""
         self._changed = threading.Condition()
         self._acting = threading.Lock()
-        self._outbox: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
+        """Taken by whoever begins an act or evaluates. An act's is released by the thread that takes its reply, or the end."""
+        self._commands = CommandSender(process.channel)
         self._sent = 0
-        self._replies: dict[int, tuple[dict[str, Any], Observation | None]] = {}
-        self._keys: set[str] = set()
-        self._latest: tuple[str, Step] | None = None
-        """The last act that had a key. A client repeats a call whose reply was lost before it makes another one."""
-        self._send(order.as_dict())
-        for work in (self._listen, self._write):
-            threading.Thread(target=work, name=f"session {order.session_id}", daemon=True).start()
+        self._awaited: tuple[int, str, Future[Step]] | None = None
+        """The act that the process carries out: its number, its key, and where its step goes."""
+        self._known_acts = KnownActs()
+        self._commands.send(frame_of(order.as_dict()))
+        threading.Thread(target=self._listen, name=f"session {self.id}", daemon=True).start()
 
     @property
     def id(self) -> str:
@@ -127,23 +127,68 @@ class PlayedSession:
             SessionEnded: It is over.
             SessionRefused: The episode is over, or the key is that of an earlier call whose step is no longer kept.
         """
-        with self._acting:
-            if key and key in self._keys:
-                if self._latest is not None and self._latest[0] == key:
-                    return self._latest[1]
-                raise SessionRefused(
-                    f"the call {key!r} was carried out before the last one; what it returned is not kept"
-                )
+        self._acting.acquire()
+        done = self._act(name, arguments, key)
+        try:
+            return done.result(self.patience)
+        except TimeoutError:
+            self.kill_unresponsive()
+            return done.result(_PROCESS_SECONDS)
+
+    def try_act(self, name: str, arguments: Mapping[str, Any], key: str) -> Future[Step] | None:
+        """Begins what `act` does, and does not wait; returns None if another call has to end first.
+
+        The future's callbacks run in the thread that reads what the process tells, unless it is done already.
+        """
+        if not self._acting.acquire(blocking=False):
+            return None
+        return self._act(name, arguments, key)
+
+    def _act(self, name: str, arguments: Mapping[str, Any], key: str) -> Future[Step]:
+        """Begins a call whose turn it is: `_acting` is held until it is done."""
+        done: Future[Step] = Future()
+        done.set_running_or_notify_cancel()  # it cannot be cancelled
+        try:
+            step = self._begun(name, arguments, key, done)
+        except BaseException as error:  # noqa: BLE001 (whoever asks for the result gets it)
+            with self._changed:
+                begun = self._awaited is not None and self._awaited[2] is done
+            if begun:  # it may be carried out: only the end of the process can tell
+                self.kill()
+                return done
+            self._acting.release()
+            done.set_exception(error)
+            return done
+        if step is not None:
+            self._acting.release()
+            done.set_result(step)
+        return done
+
+    def _begun(self, name: str, arguments: Mapping[str, Any], key: str, done: Future[Step]) -> Step | None:
+        """Sends a call; or returns the step of the same one of before.
+
+        Raises:
+            SessionEnded, SessionRefused: As of `act`.
+        """
+        if (known := self._known_acts.step_of(key)) is not None:
+            return known
+        self.raise_if_ended()
+        if not self.ready:
+            raise SessionRefused("the item is not set up yet")
+        if self.over is not None:
+            raise SessionRefused(f"the episode is over ({self.over}): evaluate it")
+        number = self._sent + 1
+        try:
+            frame = frame_of({"call": "act", "number": number, "name": name, "arguments": dict(arguments)})
+        except ValueError as error:  # as of NaN
+            raise SessionRefused(f"the arguments are not JSON: {error}") from error
+        with self._changed:
             self.raise_if_ended()
-            if not self.ready:
-                raise SessionRefused("the item is not set up yet")
-            if self.over is not None:
-                raise SessionRefused(f"the episode is over ({self.over}): evaluate it")
-            step = self._carried_out(name, arguments)
-            if key:
-                self._keys.add(key)
-                self._latest = (key, step)
-            return step
+            self._sent = number
+            self._awaited = (number, key, done)
+            self.calls += 1
+        self._commands.send(frame)
+        return None
 
     def evaluate(self) -> SessionEnd:
         """Ends the episode, scores it and gives the VM back; repeated, it returns the same.
@@ -156,7 +201,7 @@ class PlayedSession:
                 if not self.ready:
                     raise SessionRefused("the item is not set up yet")
                 self.closed = True
-                self._send({"call": "evaluate"})
+                self._commands.send(frame_of({"call": "evaluate"}))
             self._wait(lambda: False)
         assert self.end is not None  # noqa: S101 - it has been waited for
         return self.end
@@ -168,7 +213,7 @@ class PlayedSession:
                 return
             self.closed = True
             self._stopped, self.stopped_at = why, time.monotonic()
-        self._send({"call": "stop", "why": why})
+        self._commands.send(frame_of({"call": "stop", "why": why}))
 
     def wait_until_ended(self, seconds: float) -> bool:
         """Returns whether it has ended, after at most this long."""
@@ -179,25 +224,10 @@ class PlayedSession:
         """Ends its process at once."""
         self._process.kill()
 
-    def _carried_out(self, name: str, arguments: Mapping[str, Any]) -> Step:
-        try:
-            json.dumps(dict(arguments), allow_nan=False)
-        except ValueError as error:  # as of NaN
-            raise SessionRefused(f"the arguments are not JSON: {error}") from error
-        self._sent += 1
-        number = self._sent
-        self._send({"call": "act", "number": number, "name": name, "arguments": dict(arguments)})
-        self._wait(lambda: number in self._replies)
-        if number not in self._replies:
-            self.raise_if_ended()
-        reply, observation = self._replies.pop(number)
-        if "refused" in reply:
-            raise SessionRefused(reply["refused"])
-        self.turn, self.over = reply["turn"], reply["over"]
-        self.observation = observation or self.observation
-        return Step(
-            reply["status"], reply["response"], observation, reply["turn"], reply["over"], float(reply["seconds"])
-        )
+    def kill_unresponsive(self) -> None:
+        """Ends its process, which has not answered for `patience` seconds."""
+        logger.error("session %s: its process did not answer for %g s; killing it", self.id, self.patience)
+        self.kill()
 
     def _wait(self, there: Callable[[], bool]) -> None:
         """Waits, for a client, until something is there or the session has ended."""
@@ -207,16 +237,15 @@ class PlayedSession:
             self._wait_or_kill(there)
         finally:
             with self._changed:
-                self.calls -= 1
                 self.used = time.monotonic()
+                self.calls -= 1
 
     def _wait_or_kill(self, there: Callable[[], bool]) -> None:
         """Waits until something is there or the session has ended; a process that answers nothing at all is killed."""
         with self._changed:
-            if self._changed.wait_for(lambda: there() or self.end is not None, self._patience):
+            if self._changed.wait_for(lambda: there() or self.end is not None, self.patience):
                 return
-        logger.error("session %s: its process did not answer for %g s; killing it", self.id, self._patience)
-        self.kill()
+        self.kill_unresponsive()
         self.wait_until_ended(_PROCESS_SECONDS)
 
     def raise_if_ended(self) -> None:
@@ -225,21 +254,13 @@ class PlayedSession:
         Raises:
             SessionEnded: It is.
         """
-        if self.end is not None:
-            sentence = self.end.error or "the session was evaluated and is over"
-            raise SessionEnded(self.end.failure_class, sentence)
-        if self._stopped:
-            raise SessionEnded(FailureClass.CANCELLED, self._stopped)
+        if self.end is not None or self._stopped:
+            raise self._error()
 
-    def _send(self, message: dict[str, Any]) -> None:
-        """Has a command sent, and does not wait for that: a process that is stopped reads nothing."""
-        self._outbox.put(message)
-
-    def _write(self) -> None:
-        """Sends commands until the process is gone, which `_listen` notices."""
-        with suppress(ChannelEnded):
-            while (message := self._outbox.get()) is not None:
-                self._process.channel.send(message)
+    def _error(self) -> SessionEnded:
+        if self.end is None:
+            return SessionEnded(FailureClass.CANCELLED, self._stopped)
+        return SessionEnded(self.end.failure_class, self.end.error or "the session was evaluated and is over")
 
     # What the process tells
 
@@ -255,8 +276,9 @@ class PlayedSession:
             pass
         except BadMessage as error:
             logger.error("session %s: its process broke off: %s", self.id, error)
+        except Exception:  # otherwise nobody would ever hear how it ended
+            logger.exception("session %s: what its process told cannot be used", self.id)
         self.closed = True
-        self._outbox.put(None)
         if end is None:
             self._process.kill()
             died = "the process that played the session ended by itself"
@@ -265,9 +287,7 @@ class PlayedSession:
         try:
             self._when_ended(self, end)
         finally:
-            with self._changed:
-                self.end = end
-                self._changed.notify_all()
+            self._end_as(end)
 
     def _take(self, message: dict[str, Any], content: bytes) -> SessionEnd | None:
         """Takes one message; returns how the session ended if it says so."""
@@ -276,6 +296,9 @@ class PlayedSession:
             return self._ended(message)
         shown = message.get("shown")
         observation = None if shown is None else unpacked(shown, content)
+        if "reply" in message:
+            self._take_reply(message, observation)
+            return None
         with self._changed:
             if event == "granted":
                 self.vm_id, self.fence, self.pooled = message["vm_id"], message["fence"], message["pooled"]
@@ -286,10 +309,46 @@ class PlayedSession:
                 self.closed = True
             elif event == "ready":
                 self.tools, self.instructions, self.observation = message["tools"], message["instructions"], observation
-            else:
-                self._replies[message["reply"]] = (message, observation)
             self._changed.notify_all()
         return None
+
+    def _take_reply(self, reply: Mapping[str, Any], observation: Observation | None) -> None:
+        """Takes what became of the act that is awaited."""
+        with self._changed:
+            if self._awaited is None or self._awaited[0] != reply["reply"]:
+                return
+            _, key, done = self._awaited
+            step = None
+            if "refused" not in reply:
+                seconds = float(reply["seconds"])
+                step = Step(reply["status"], reply["response"], observation, reply["turn"], reply["over"], seconds)
+                self.turn, self.over = step.turn, step.over
+                self.observation = observation or self.observation
+                self._known_acts.add(key, step)
+            self._no_longer_await()
+        self._acting.release()
+        if step is None:
+            done.set_exception(SessionRefused(reply["refused"]))
+        else:
+            done.set_result(step)
+
+    def _no_longer_await(self) -> None:
+        """Notes that no act is awaited any more. Under the lock."""
+        self._awaited = None
+        self.used = time.monotonic()  # before the call is over: see `session_ends.stop_silent`
+        self.calls -= 1
+
+    def _end_as(self, end: SessionEnd) -> None:
+        """Notes how it ended, for all who wait."""
+        with self._changed:
+            self.end = end
+            awaited = self._awaited
+            if awaited is not None:
+                self._no_longer_await()
+            self._changed.notify_all()
+        if awaited is not None:
+            self._acting.release()
+            awaited[2].set_exception(self._error())
 
     def _ended(self, message: Mapping[str, Any]) -> SessionEnd:
         failure = message["failure_class"]

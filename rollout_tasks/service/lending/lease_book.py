@@ -28,7 +28,7 @@ OWNER_NAME = "lease.json"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
 _ID_CHARACTERS = 32
 _NO_LEASE = "there is no such lease"
-_MOST_OWNER_BYTES = 1 << 16
+_MOST_BYTES = 1 << 20
 _MOST_REMEMBERED = 500
 """Leases that have ended, fewer than the sessions remember; older ones are found on disk."""
 
@@ -131,6 +131,16 @@ class LeaseBook:
             raise Refusal(410, self._over(lease_id))
         raise Refusal(404, _NO_LEASE)
 
+    def end_on_record(self, holder: TokenHolder, lease_id: str) -> dict[str, Any]:
+        """Returns how a lease of an earlier service with a task ended, as its record says; empty where there is no such lease."""
+        with self._lock:
+            if lease_id in self._lent:
+                return {}
+        folder = self._was_ours(holder, lease_id)
+        if folder is None or _object_in(folder / OWNER_NAME).get("bare"):
+            return {}
+        return _object_in(folder / SUMMARY_NAME)
+
     def end_others(self, owners: Collection[str]) -> None:
         """Ends the leases of users who are not among these: their tokens were revoked."""
         for one in self.going_on():
@@ -205,7 +215,7 @@ def _object_in(path: Path) -> dict[str, Any]:
         if not stat.S_ISREG(path.lstat().st_mode):
             return {}
         with path.open("rb") as file:
-            values = json.loads(file.read(_MOST_OWNER_BYTES))
+            values = json.loads(file.read(_MOST_BYTES))
     except (OSError, ValueError):
         return {}
     return values if isinstance(values, dict) else {}

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
-from rollout_tasks.environments import base
+from pydantic import ValidationError
+
 from rollout_tasks.errors import FailureClass
 from rollout_tasks.http_services.client_presence import client_gone, has_gone
 from rollout_tasks.http_services.token_holders import TokenHolder
@@ -22,7 +21,7 @@ from rollout_tasks.service.lending.lent_items import bare_item, chosen_item
 from rollout_tasks.service.lending.open_requests import OpenRequests
 from rollout_tasks.service.lending.places import WaitingPlaces
 from rollout_tasks.service.lending.refusal import Refusal, refusing
-from rollout_tasks.unicode_text import storable
+from rollout_tasks.service.lending.shown_leases import shown_end, shown_lease, shown_observation, shown_step
 
 _BEGINNERS = 4
 """Threads that begin leases: processes are forked one after the other anyway."""
@@ -48,7 +47,8 @@ class LeaseCalls:
         self.ttl_seconds = ttl_seconds
         self._places = places
         most = book.sessions.most
-        # Of each lease one thread may wait for its desktop, one for an act, one for its evaluation, and one for its end.
+        # Of each lease one thread may wait for its desktop, one for an act after another call, one for its evaluation, and one
+        # for its end.
         self._threads = ThreadPoolExecutor(4 * most + _SPARE_THREADS, thread_name_prefix="leases")
         self._beginners = ThreadPoolExecutor(_BEGINNERS, thread_name_prefix="beginning leases")
 
@@ -114,29 +114,10 @@ class LeaseCalls:
 
     async def show(self, lent: LentDesktop) -> messages.Lease:
         """Returns a lease as it stands."""
-        session, order = lent.session, lent.session.order
-        end, waits = session.end, session.fence is None
         place, waiting = None, None
-        if end is None and waits and self._places is not None:
+        if lent.session.end is None and lent.session.fence is None and self._places is not None:
             place, waiting = await self._places.place(lent.id)
-        return messages.Lease(
-            lease_id=lent.id,
-            state=_state_of(lent),
-            fence=session.fence,
-            vm_id=session.vm_id,
-            item_id=None if lent.bare else order.item.id,
-            index=order.index,
-            question=order.item.question,
-            instructions=session.instructions,
-            tools=[dict(tool) for tool in session.tools],
-            turns=session.turn,
-            max_turns=order.config.limits.max_turns,
-            place=place,
-            waiting=waiting,
-            ttl_seconds=self.ttl_seconds,
-            helped=session.helped,
-            end=None if end is None else shown_end(end),
-        )
+        return shown_lease(lent, self.ttl_seconds, place, waiting)
 
     async def renew(self, lent: LentDesktop, fence: int) -> messages.Lease:
         """Says that the client is still there.
@@ -158,7 +139,7 @@ class LeaseCalls:
         if observation is None:
             raise Refusal(409, "the item is not set up yet")
         turn = lent.session.turn
-        return await self._in(self._threads, lambda: _observed(observation, turn).model_dump_json().encode())
+        return await self._in(self._threads, lambda: shown_observation(observation, turn).model_dump_json().encode())
 
     async def act(self, lent: LentDesktop, request: messages.ActRequest) -> tuple[bytes, float]:
         """Carries out one act, once for each key.
@@ -177,7 +158,7 @@ class LeaseCalls:
             raise Refusal(409, "the episode is over: it is being evaluated")  # which a new act would wait for
         if lent.acting is None or (lent.acting.done() and not _being_evaluated(lent)):
             lent.act = act
-            lent.acting = asyncio.get_running_loop().run_in_executor(self._threads, self._carry_out, lent, request)
+            lent.acting = self._begin_act(lent, request)
         elif lent.act != act:
             raise Refusal(409, "an earlier act of this lease is still being carried out")
         with refusing():
@@ -206,6 +187,23 @@ class LeaseCalls:
         with refusing():
             return shown_end(lent.evaluation.result())
 
+    def score_on_record(self, holder: TokenHolder, lease_id: str, fence: int) -> messages.End | None:
+        """Returns the end of a lease that an earlier service evaluated: its reply may have been lost with it. None without one.
+
+        Raises:
+            Refusal: The fence is another lease's.
+        """
+        facts = self.book.end_on_record(holder, lease_id)
+        try:
+            end = messages.End.model_validate(facts)
+        except ValidationError:  # there is none, or it is damaged
+            return None
+        if end.reward is None:
+            return None
+        if facts.get("fence") != fence:
+            raise Refusal(409, f"the fence {fence} is not that of the lease")
+        return end
+
     async def release(self, lent: LentDesktop) -> bool:
         """Ends a lease whatever it does, and waits a moment until its desktop is given back. Many may wait for the same end.
 
@@ -221,9 +219,32 @@ class LeaseCalls:
         lent.session.wait_until_ended(_RELEASE_SECONDS)
         return going_on
 
-    def _carry_out(self, lent: LentDesktop, request: messages.ActRequest) -> tuple[bytes, float]:
-        step = self.book.sessions.act(lent.id, request.fence, request.name, request.arguments, key=request.key)
-        return _shown_step(step).model_dump_json().encode(), step.seconds
+    def _begin_act(self, lent: LentDesktop, request: messages.ActRequest) -> asyncio.Future[tuple[bytes, float]]:
+        """Begins an act. No thread waits for it, unless another call of the lease has to end first: each handover takes time.
+
+        Screenshots take time, too: they are written down in the session's thread, or in one of ours.
+        """
+        session, loop = lent.session, asyncio.get_running_loop()
+        act = (request.name, request.arguments, request.key)
+        step = session.try_act(*act)
+        if step is None:
+            return loop.run_in_executor(self._threads, lambda: shown_step(session.act(*act)))
+        if step.done():
+            return loop.run_in_executor(self._threads, lambda: shown_step(step.result()))
+        shown: Future[tuple[bytes, float]] = Future()
+        shown.set_running_or_notify_cancel()  # it cannot be cancelled
+
+        def show(done: Future[session_results.Step]) -> None:
+            try:
+                shown.set_result(shown_step(done.result()))
+            except BaseException as error:  # noqa: BLE001 (whoever asks for the result gets it)
+                shown.set_exception(error)
+
+        step.add_done_callback(show)
+        acting = asyncio.wrap_future(shown)
+        unresponsive = loop.call_later(session.patience, session.kill_unresponsive)
+        acting.add_done_callback(lambda _: unresponsive.cancel())
+        return acting
 
     def _touch(self, lent: LentDesktop, fence: int) -> None:
         self.check_fence(lent, fence)
@@ -280,38 +301,5 @@ def raise_if_not_set_up(lent: LentDesktop) -> None:
         session.raise_if_ended()
 
 
-def shown_end(end: session_results.SessionEnd) -> messages.End:
-    """Returns how a session ended as clients get it."""
-    return messages.End(**{**asdict(end), "stages": dict(end.stages)}, reward=end.reward)
-
-
 def _being_evaluated(lent: LentDesktop) -> bool:
     return lent.evaluation is not None and not lent.evaluation.done()
-
-
-def _state_of(lent: LentDesktop) -> str:
-    session = lent.session
-    if session.end is not None:
-        return "ended"
-    if session.fence is None:
-        return "waiting"
-    if not session.ready:
-        return "setting_up"
-    acts = session.over is None and not session.closed and lent.evaluation is None
-    return "ready" if acts else "over"
-
-
-def _observed(observation: base.Observation, turn: int) -> messages.Observed:
-    pictures = [base64.b64encode(image).decode() for image in observation.images]
-    return messages.Observed(text=storable(observation.text), screenshots=pictures, turn=turn)
-
-
-def _shown_step(step: session_results.Step) -> messages.Step:
-    return messages.Step(
-        status=step.status,
-        response=storable(step.response),
-        observation=None if step.observation is None else _observed(step.observation, step.turn),
-        turn=step.turn,
-        over=step.over,
-        desktop_seconds=round(step.seconds, 6),
-    )

@@ -157,8 +157,17 @@ class LeaseRoutes:
         return json_reply(200, step, Server_Timing=f"desktop;dur={1000 * desktop_seconds:.3f}, total;dur={total:.3f}")
 
     async def _evaluate(self, request: Request, holder: TokenHolder) -> Response:
-        lent, sent = self._lent(request, holder), await message_of(request, messages.EvaluateRequest, holder.owner)
-        end = await self._calls.evaluate(lent, sent)
+        try:
+            lent = self._lent(request, holder)
+        except Refusal as refusal:
+            if refusal.status != 410:
+                raise
+            fence = (await message_of(request, messages.EvaluateRequest, holder.owner)).fence
+            recorded = self._calls.score_on_record(holder, request.path_params["lease_id"], fence)
+            if recorded is None:
+                raise
+            return json_reply(200, recorded)
+        end = await self._calls.evaluate(lent, await message_of(request, messages.EvaluateRequest, holder.owner))
         return json_reply(202, await self._calls.show(lent)) if end is None else json_reply(200, end)
 
     async def _record(self, request: Request, holder: TokenHolder) -> Response:

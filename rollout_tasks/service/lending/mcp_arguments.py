@@ -50,6 +50,12 @@ class FencedArguments(LeaseArguments):
     fence: messages.Fence
 
 
+class ReleaseArguments(LeaseArguments):
+    """Names a lease."""
+
+    fence: messages.Fence | None = Field(None, description="May be left out; checked once the lease has one.")
+
+
 class ActArguments(FencedArguments):
     """One call of one of the environment's tools. Its turn takes the place of a key: see `mcp_tools`."""
 

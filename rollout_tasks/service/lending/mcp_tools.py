@@ -134,7 +134,7 @@ class McpTools:
             ),
             McpTool(
                 *("release", "Release the desktop", "Gives a desktop back without a score."),
-                *(mcp_arguments.LeaseArguments, self._release),
+                *(mcp_arguments.ReleaseArguments, self._release),
             ),
         ]
 
@@ -182,13 +182,18 @@ class McpTools:
         return Reply(facts, texts, tuple(step.observation.screenshots))
 
     async def _evaluate(self, holder: TokenHolder, sent: mcp_arguments.EvaluateArguments) -> Reply:
-        lent = self._calls.book.find(holder, sent.lease_id)
-        request = messages.EvaluateRequest(fence=sent.fence, wait_seconds=sent.wait_seconds)
-        end = await self._calls.evaluate(lent, request)
+        end = self._calls.score_on_record(holder, sent.lease_id, sent.fence)
+        if end is None:
+            lent = self._calls.book.find(holder, sent.lease_id)
+            request = messages.EvaluateRequest(fence=sent.fence, wait_seconds=sent.wait_seconds)
+            end = await self._calls.evaluate(lent, request)
         return Reply({"evaluated": end is not None, **({} if end is None else end.model_dump(mode="json"))})
 
-    async def _release(self, holder: TokenHolder, sent: mcp_arguments.LeaseArguments) -> Reply:
-        return Reply({"released": await self._calls.release(self._calls.book.find(holder, sent.lease_id))})
+    async def _release(self, holder: TokenHolder, sent: mcp_arguments.ReleaseArguments) -> Reply:
+        lent = self._calls.book.find(holder, sent.lease_id)
+        if sent.fence is not None and lent.session.fence is not None:
+            self._calls.check_fence(lent, sent.fence)
+        return Reply({"released": await self._calls.release(lent)})
 
     async def _shown(self, lent: LentDesktop) -> dict[str, Any]:
         shown = (await self._calls.show(lent)).model_dump(mode="json")

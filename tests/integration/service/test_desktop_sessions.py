@@ -89,8 +89,8 @@ def test_a_client_reaches_no_vm_that_is_evaluated_or_given_back(
     sessions = opened()
     evaluated = sessions.acquire("one")
     closed = []
-    send = evaluated._send
-    monkeypatch.setattr(evaluated, "_send", lambda message: closed.append(evaluated.closed) or send(message))  # type: ignore[func-returns-value]
+    send = evaluated._commands.send
+    monkeypatch.setattr(evaluated._commands, "send", lambda frame: closed.append(evaluated.closed) or send(frame))  # type: ignore[func-returns-value]
     assert not evaluated.closed
     sessions.evaluate(evaluated.id, evaluated.fence or 0)
     assert closed == [True]

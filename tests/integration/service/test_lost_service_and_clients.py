@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +86,18 @@ def test_a_silent_client_loses_its_lease_and_one_that_renews_keeps_it(own_servic
         boss.delete(f"/leases/{kept['lease_id']}")
 
 
+def test_the_time_in_which_the_service_stood_still_is_no_silence_of_clients(own_service: DesktopService) -> None:
+    with DesktopClient(own_service.url, OPERATOR) as client:
+        lease = client.acquire()
+        own_service.process.send_signal(signal.SIGSTOP)
+        time.sleep(2 * TTL)
+        own_service.process.send_signal(signal.SIGCONT)
+        for turn in range(1, 4):
+            assert lease.act("work").turn == turn
+            time.sleep(TTL / 4)
+        lease.release()
+
+
 def test_a_client_that_waits_and_dies_leaves_the_queue(own_service: DesktopService, lent_pool: VMPool) -> None:
     with own_service.client() as boss:
         held = [acquired(boss) for _ in range(2)]
@@ -110,7 +124,8 @@ def test_a_killed_service_tells_its_clients_and_gives_the_desktops_back(
         below = psutil.Process(own_service.process.pid).children(recursive=True)
         own_service.kill()
         for process in below if everything else ():
-            process.kill()
+            with suppress(psutil.NoSuchProcess):  # they end by themselves
+                process.kill()
         wait_until(lambda: lent_pool.reap() or all_free(lent_pool), seconds=LEASE_TTL + GRACE)
         own_service.start()
         path = f"/leases/{lease['lease_id']}"
@@ -130,6 +145,29 @@ def test_a_killed_service_tells_its_clients_and_gives_the_desktops_back(
         assert fresh["fence"] != lease["fence"]
         boss.delete(f"/leases/{fresh['lease_id']}")
         wait_until(lambda: not any(process.is_running() for process in below), seconds=20)
+
+
+def test_a_score_that_was_written_down_is_told_by_the_next_service(own_service: DesktopService) -> None:
+    with own_service.client() as boss:
+        lease = acquired(boss, item="one")
+        path = f"/leases/{lease['lease_id']}/evaluate"
+        others = []
+        for wanted in ({"item": "two"}, {}):  # released, and without a task
+            others.append(acquired(boss, **wanted))
+            boss.delete(f"/leases/{others[-1]['lease_id']}")
+        told = boss.post(path, json={"fence": lease["fence"], "wait_seconds": 20})
+        assert told.status_code == 200, told.text
+        own_service.kill()
+        own_service.start()
+        again = boss.post(path, json={"fence": lease["fence"], "wait_seconds": 20})
+        assert (again.status_code, again.json()) == (200, told.json())
+        assert boss.post(path, json={"fence": lease["fence"] + 1}).status_code == 409
+        assert boss.get(path.removesuffix("/evaluate")).status_code == 410
+        for one in others:
+            assert boss.post(f"/leases/{one['lease_id']}/evaluate", json={"fence": one["fence"]}).status_code == 410
+    with own_service.client(own_service.token("another", 1)) as another:
+        assert another.post(path, json={"fence": lease["fence"]}).status_code == 404
+    own_service.tokens.revoke("another")
 
 
 ENDED = "the lease ended when the service did"
