@@ -222,8 +222,11 @@ class EmulatorRoutes:
                 early = self._asker([*in_head, *in_query], {})
                 with self._calls.requests.counted(early.holder):
                     sent = object_in(await body_of(request, early.holder.owner))
-                    return await handler(request, self._named_in(in_head, sent, in_query))
-            asker = self._named_in([], object_in(await self._unknown.read(request)), [])
+                    asker = self._named_in(in_head, sent, in_query)
+                    if asker.holder.owner == early.holder.owner:
+                        return await handler(request, asker)
+            else:
+                asker = self._named_in([], object_in(await self._unknown.read(request)), [])
             with self._calls.requests.counted(asker.holder):
                 return await handler(request, asker)
 
