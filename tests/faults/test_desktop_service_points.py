@@ -72,7 +72,7 @@ def test_every_point(ground: Ground, life: str) -> None:
     for number, fault in enumerate(faults, 1):
         problems = play(ground, fault)
         print(
-            f"{number}/{len(faults)} {'wrong' if problems else 'right'}: {fault.id}",
+            f"{number}/{len(faults)} {'wrong' if problems else 'right'}{'' if ground.was_met else ', not met'}: {fault.id}",
             *problems,
             sep="\n    ",
             flush=True,

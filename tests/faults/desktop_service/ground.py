@@ -114,6 +114,8 @@ class Ground:
         self.met = threading.Event()
         """Set once a request to Redis has met its fault."""
         self._plays = 0
+        self.was_met = False
+        """Whether the fault of the last play has happened."""
         self.arm()
         self.valkey = ValkeyServer(folder / "valkey", aof=False)
         (folder / "valkey").mkdir()
@@ -151,7 +153,8 @@ class Ground:
         self._plays += 1
         self.met.clear()
         new = self.faults / "armed.new"
-        new.write_text(json.dumps({"play": str(self._plays), **fault}), encoding="utf-8")
+        armed = {"play": str(self._plays), "processes": len(self.pids()), **fault}
+        new.write_text(json.dumps(armed), encoding="utf-8")
         new.rename(self.faults / "armed.json")
         return str(self._plays)
 
@@ -164,9 +167,16 @@ class Ground:
         lines = (self.faults / "passed").read_text(encoding="utf-8").splitlines()
         return [(role, point, number) for of, role, point, number in map(json.loads, lines) if of == play]
 
+    def _latest(self) -> list[int]:
+        """The processes that a fault may have stopped, without a look at all of the machine's, as that is done all the time."""
+        pids = self.pids()
+        latest = dict(pids)  # of each role
+        return [*latest.values(), *(pid for _, pid in pids[-6:])]
+
     def pids(self) -> list[tuple[str, int]]:
         """Role and pid of every process there was."""
-        lines = (self.faults / "pids").read_text(encoding="utf-8").splitlines()
+        noted = self.faults / "pids"
+        lines = noted.read_text(encoding="utf-8").splitlines() if noted.exists() else []
         return [(line.split()[0], int(line.split()[1])) for line in lines]
 
     def refuse(self) -> None:
@@ -182,8 +192,8 @@ class Ground:
     def wake(self) -> None:
         """Lets stopped processes go on."""
         for _, pid in self.pids():
-            with contextlib.suppress(psutil.Error):
-                if psutil.Process(pid).status() == psutil.STATUS_STOPPED:
+            if _is_stopped(pid) and self._is_own(pid):
+                with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGCONT)
 
     def supervise(self, work: threading.Thread, seconds: float) -> bool:
@@ -193,7 +203,7 @@ class Ground:
         while work.is_alive() and time.monotonic() < deadline:
             work.join(0.05)
             self.revive()
-            stopped = any(_is_stopped(pid) for _, pid in self.pids()[-6:])
+            stopped = any(_is_stopped(pid) for pid in self._latest())
             stopped_at = (stopped_at or time.monotonic()) if stopped else None
             if stopped_at is not None and time.monotonic() - stopped_at > STOPPED_SECONDS:
                 self.wake()
@@ -210,7 +220,18 @@ class Ground:
     def left(self) -> list[str]:
         """The sessions' processes, and spawners of earlier services, that are still there."""
         own = [pid for pid in _children_of(self.service.process.pid) if pid]
-        return [f"{role} {pid}" for role, pid in self.pids() if role != "service" and pid not in own and _lives(pid)]
+        latest = {pid: role for role, pid in self.pids()}  # numbers are given again
+        others = [(role, pid) for pid, role in latest.items() if role != "service" and pid not in own]
+        return [f"{role} {pid}" for role, pid in others if self._is_own(pid)]
+
+    def _is_own(self, pid: int) -> bool:
+        """Whether a process is the service's, and none that got the number of one that has ended."""
+        try:
+            process = psutil.Process(pid)
+            lives = process.status() != psutil.STATUS_ZOMBIE
+            return lives and process.environ().get(VARIABLE) == str(self.faults)
+        except psutil.Error:
+            return False
 
     def end(self) -> None:
         """Ends everything."""
@@ -233,13 +254,6 @@ def _children_of(pid: int) -> list[int]:
     with contextlib.suppress(psutil.Error):
         return [child.pid for child in psutil.Process(pid).children()]
     return []
-
-
-def _lives(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
 
 
 def _is_stopped(pid: int) -> bool:

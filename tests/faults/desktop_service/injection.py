@@ -13,8 +13,10 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,9 @@ RECORDS = "/leases/"
 """Part of the path of every file that the service writes."""
 CODE = f"from {__name__} import begin\nbegin()\n"
 """What a `sitecustomize.py` has to say."""
+_HEADER_BYTES = 5
+"""Of a message of `MessageChannel`."""
+_FORK_SECONDS = 1.0
 _NUMBERS = re.compile(r"\d+")
 
 
@@ -72,24 +77,34 @@ class _Injection:
             self._note("passed", json.dumps([armed["play"], self._role, point, number]) + "\n")
             if [armed.get("role"), armed.get("point"), armed.get("number")] != [self._role, point, number]:
                 return
+            if self._role == "session" and os.getpid() not in self._pids("session", armed["processes"]):
+                return  # another's lease is late
             try:
                 os.close(self._open(self._folder / f"met-{self._play}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
             except FileExistsError:  # by the process that came after the one that was killed
                 return
-        self._carry_out(armed["what"], armed["whom"])
+        self._carry_out(armed["what"], armed["whom"], armed["processes"])
 
     def _armed(self) -> dict[str, Any]:
         armed: dict[str, Any] = json.loads((self._folder / "armed.json").read_bytes())
         return armed
 
-    def _carry_out(self, what: str, whom: str) -> None:
+    def _carry_out(self, what: str, whom: str, earlier: int) -> None:
         if not what.startswith("SIG"):
             number = getattr(errno, what)
             raise OSError(number, os.strerror(number))
-        lines = (self._folder / "pids").read_text(encoding="utf-8").splitlines()
-        pids = [int(line.split()[1]) for line in lines if line.split()[0] == whom]
+        deadline = time.monotonic() + _FORK_SECONDS
+        while not (pids := self._pids(whom, earlier)) and time.monotonic() < deadline:
+            time.sleep(0.01)  # the play's own session is about to be forked
         if pids:
-            os.kill(pids[-1], signal.Signals[what])
+            with suppress(ProcessLookupError):
+                os.kill(pids[-1], signal.Signals[what])
+
+    def _pids(self, role: str, earlier: int) -> list[int]:
+        """Returns the processes with a role that are there; of sessions those alone that began after so many, in this play."""
+        lines = [line.split() for line in (self._folder / "pids").read_text(encoding="utf-8").splitlines()]
+        with_role = (pid for of, pid in (lines[earlier:] if role == "session" else lines) if of == role)
+        return [int(pid) for pid in with_role if Path(f"/proc/{pid}/exe").exists()]
 
 
 def begin() -> None:
@@ -111,12 +126,19 @@ def begin() -> None:
 
 
 def _watch_messages(injection: _Injection) -> None:
-    send, receive = MessageChannel.send, MessageChannel.receive
+    send, send_at_once, receive = MessageChannel.send, MessageChannel.send_at_once, MessageChannel.receive
 
     def sending(self: MessageChannel, message: dict[str, Any], *content: Any) -> None:
         injection.pass_by(f"before sending {_name_of(message)}")
         send(self, message, *content)
         injection.pass_by(f"after sending {_name_of(message)}")
+
+    def sending_at_once(self: MessageChannel, frame: bytes) -> bytes:
+        name = _name_of(json.loads(frame[_HEADER_BYTES:]))
+        injection.pass_by(f"before sending {name}")
+        rest = send_at_once(self, frame)
+        injection.pass_by(f"after sending {name}")
+        return rest
 
     def receiving(self: MessageChannel, *take: Any) -> dict[str, Any]:
         message = receive(self, *take)
@@ -124,6 +146,7 @@ def _watch_messages(injection: _Injection) -> None:
         return message
 
     MessageChannel.send = sending  # type: ignore[method-assign,assignment]
+    MessageChannel.send_at_once = sending_at_once  # type: ignore[method-assign]
     MessageChannel.receive = receiving  # type: ignore[method-assign,assignment]
 
 

@@ -6,6 +6,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,9 +16,11 @@ import httpx
 from rollout_tasks.service_client import DesktopClient, DesktopServiceError, LeaseState
 from tests.integration.service.desktop_service import OPERATOR
 from vm_pool.providers import load_provider
+from vm_pool.providers.base import Provider
 
 PATIENCE = 25.0
 ACTS = 2
+_WAITS_SECONDS = 0.3
 _MCP = {"accept": "application/json, text/event-stream"}
 
 
@@ -81,6 +84,29 @@ def released(url: str, life: Life) -> None:
     _played(url, life, evaluates=False)
 
 
+def waiting(url: str, life: Life) -> None:
+    """A lease that waits until its client gives another one back."""
+
+    def noted(state: LeaseState) -> None:
+        life.lease_id = state.lease_id
+
+    with DesktopClient(url, OPERATOR, patience=PATIENCE) as client, ThreadPoolExecutor(1) as threads:
+        first = client.acquire(item="two", timeout=PATIENCE)
+        try:
+            waits = threads.submit(client.acquire, item="one", timeout=PATIENCE, while_waiting=noted)
+            wait([waits], timeout=_WAITS_SECONDS)
+        finally:
+            first.release()
+        lease = waits.result()
+        life.lease_id, life.fence = lease.state.lease_id, lease.state.fence
+        try:
+            life.asked += 1
+            life.turns.append(lease.act("work").turn)
+        finally:
+            lease.release()
+            life.released = True
+
+
 def emulator(url: str, life: Life) -> None:
     """A desktop of the older routes: start, status, stop."""
     with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {OPERATOR}"}, timeout=PATIENCE) as client:
@@ -112,22 +138,40 @@ def _answered(client: httpx.Client, method: str, path: str, body: Any = None, he
 def lent_vm(url: str, life: Life) -> None:
     """A VM of the provider `remote`, as its host has it: booted, reset and stopped; what fails is tried again."""
     provider = load_provider("remote", {"url": url, "start_seconds": PATIENCE, "call_seconds": PATIENCE})
-    until = time.monotonic() + PATIENCE
+
+    def boot(vm_id: str) -> None:
+        provider.stop(vm_id)  # what a failed boot or reset left
+        provider.boot(vm_id)
+
+    steps: tuple[Callable[[str], object], ...] = (boot, provider.reset)
     done = 0
-    steps = (provider.boot, provider.reset, provider.stop)
-    while done < len(steps):
-        try:
-            steps[done]("far-1")
-            done += 1
-        except RuntimeError as error:
-            life.refused = str(error)
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.2)
-            if done < len(steps) - 1:
-                with suppress(RuntimeError):
-                    provider.stop("far-1")
+    until = time.monotonic() + PATIENCE
+    try:
+        while done < len(steps) and time.monotonic() < until:
+            try:
+                steps[done]("far-1")
+                done += 1
+            except RuntimeError as error:
+                life.refused = str(error)
+                time.sleep(0.2)
                 done = 0
+    finally:
+        life.released = _stopped(provider)
+    if done == len(steps) and life.released:
+        life.refused = ""
+
+
+def _stopped(provider: Provider) -> bool:
+    """Stops the VM as a host does, which tries again."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        try:
+            provider.stop("far-1")
+        except RuntimeError:
+            time.sleep(0.2)
+        else:
+            return True
+    return False
 
 
 def mcp_client(url: str, life: Life) -> None:
@@ -148,7 +192,7 @@ def mcp_client(url: str, life: Life) -> None:
         while lease["state"] in ("waiting", "setting_up"):
             lease = call("show_lease", lease_id=lease["lease_id"])
         life.lease_id, life.fence = lease["lease_id"], lease["fence"]
-        if lease["state"] != "ready":
+        if lease["state"] == "ended":
             life.refused = lease["end"]["error"]
             return
         named = {"lease_id": life.lease_id, "fence": life.fence}
@@ -170,6 +214,7 @@ def mcp_client(url: str, life: Life) -> None:
 LIVES: dict[str, Callable[[str, Life], None]] = {
     "evaluated": evaluated,
     "released": released,
+    "waiting": waiting,
     "emulator": emulator,
     "lent VM": lent_vm,
     "MCP client": mcp_client,

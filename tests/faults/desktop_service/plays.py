@@ -137,7 +137,7 @@ def _play(ground: Ground, fault: Fault, kept: Lease | None = None) -> list[str]:
     in_time = ground.supervise(work, LONGEST_LIFE)
     ground.director.armed = None
     problems = [] if in_time else [f"the client had no last answer within {LONGEST_LIFE:g} s"]
-    met = ground.met_in(name)
+    met = ground.was_met = ground.met_in(name)
     ground.arm()
     problems += _wrong_answers(told, fault)
     own = kept.state.lease_id if kept is not None else ""
@@ -215,6 +215,8 @@ def _wrong_record(ground: Ground, told: Life, *, service_lived: bool, writes: bo
         found.append("the record does not say how it ended")
     if end is not None and told.evaluated and end.get("score") != told.score:
         found.append(f"told {told.score}, recorded {end.get('score')}")
+    if end is not None and end.get("score") is not None and told.refused and told.asked:
+        found.append("a score on record that the client was not told")
     if end is not None and end.get("score") is not None and told.refused and not told.turns:
         found.append("a score without acts")
     return found
