@@ -87,8 +87,10 @@ def _timings(reply: httpx.Response) -> tuple[float, float]:
     return float(parts["desktop"]), float(parts["total"])
 
 
-def clients(url: str, token: str, path: Path, connections: int, seed: int) -> None:
+def clients(url: str, token: str, path: Path, connections: int, seed: int, *, give_way: bool) -> None:
     """Runs one process of clients until it is killed."""
+    if give_way:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
     async def run() -> None:
         limits = httpx.Limits(max_connections=None)
@@ -186,7 +188,9 @@ class Watch:
         return {holder.rpartition(" ")[2] for holder in holders}
 
 
-def measure(processes: int, connections: int, desktops: int, seconds: float, ttl: float, seed: int) -> dict[str, Any]:
+def measure(
+    processes: int, connections: int, desktops: int, seconds: float, ttl: float, seed: int, *, give_way: bool = False
+) -> dict[str, Any]:
     """Runs clients, kills a tenth of their processes (at least one), and returns what was seen."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="desktop-service-") as name:
@@ -204,6 +208,7 @@ def measure(processes: int, connections: int, desktops: int, seconds: float, ttl
             running = {
                 one: subprocess.Popen(
                     [sys.executable, __file__, "clients", url, given[one], str(logs[one]), str(connections), str(seed)]
+                    + ["--give-way"] * give_way
                 )
                 for one in names
             }
@@ -322,9 +327,9 @@ application = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 @application.command("clients", hidden=True)
-def _clients(url: str, token: str, log: Path, connections: int, seed: int) -> None:
+def _clients(url: str, token: str, log: Path, connections: int, seed: int, give_way: bool = False) -> None:
     """Run one process of clients."""
-    clients(url, token, log, connections, seed)
+    clients(url, token, log, connections, seed, give_way=give_way)
 
 
 @application.command("measure")
@@ -337,10 +342,14 @@ def main(
         float, typer.Option(min=1, help="Seconds that a client may be silent; the service's own default.")
     ] = 60.0,
     seed: Annotated[int, typer.Option(help="Same seed, same clients and kills.")] = 0,
+    give_way: Annotated[
+        bool,
+        typer.Option("--give-way", help="Leave clients only what the service does not use, as if they ran elsewhere."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print figures.")] = False,
 ) -> None:
     """Measure the service."""
-    figures = measure(processes, connections, desktops, seconds, ttl, seed)
+    figures = measure(processes, connections, desktops, seconds, ttl, seed, give_way=give_way)
     if as_json:
         typer.echo(json.dumps(figures, indent=2))
     else:
