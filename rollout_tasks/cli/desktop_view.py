@@ -26,10 +26,14 @@ def view(
     from rollout_tasks.service_client import DesktopClient, DesktopServiceError  # here, because it imports httpx
 
     address = _checked(url)
-    if not token():
+    try:
+        own = token()
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    if not own:
         raise UserError(f"{TOKEN_VARIABLE} is not set: it is the token of the lease's holder, or an operator's")
     try:
-        with DesktopClient(address, token(), patience=0) as client:
+        with DesktopClient(address, own, patience=0) as client:
             typer.echo(client.view(lease, may_help=may_help))
     except DesktopServiceError as error:
         raise UserError(f"lease {lease}: {error}") from error

@@ -312,3 +312,11 @@ def test_what_is_missing_is_said_before_anything_is_booted(
     with pytest.raises(ProviderError, match="it cannot be asked"):
         monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
         check_available(load_provider("remote", {"url": "http://127.0.0.1:1"}))
+
+
+@pytest.mark.parametrize("odd", ["abc\ndef", "abc def", "t\u00f6ken"])
+def test_a_token_that_cannot_be_sent_is_refused_without_being_shown(monkeypatch: pytest.MonkeyPatch, odd: str) -> None:
+    monkeypatch.setenv(TOKEN_VARIABLE, odd)
+    with pytest.raises(ProviderError, match=f"{TOKEN_VARIABLE} has letters or blanks that no token has") as refused:
+        load_provider("remote", {"url": "http://127.0.0.1:1"})
+    assert odd[:3] not in str(refused.value)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 TOKEN_VARIABLE = "ROLLOUT_DESKTOPS_TOKEN"  # noqa: S105 (the name of a variable)
+_SENDABLE = re.compile(r"[!-~]*")
 
 
 class RemoteOptions(BaseModel):
@@ -43,5 +45,12 @@ class RemoteOptions(BaseModel):
 
 
 def token() -> str:
-    """Returns the token for the service; empty if none is set."""
-    return os.environ.get(TOKEN_VARIABLE, "").strip()
+    """Returns the token for the service; empty if none is set.
+
+    Raises:
+        ValueError: It cannot be sent in a header; the message does not contain it.
+    """
+    text = os.environ.get(TOKEN_VARIABLE, "").strip()
+    if not _SENDABLE.fullmatch(text):
+        raise ValueError(f"{TOKEN_VARIABLE} has letters or blanks that no token has")
+    return text
