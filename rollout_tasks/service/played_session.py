@@ -152,7 +152,7 @@ class PlayedSession:
             step = self._begun(name, arguments, key, done)
         except BaseException as error:  # noqa: BLE001 (whoever asks for the result gets it)
             with self._changed:
-                begun = self._awaited is not None and self._awaited[2] is done
+                begun = done.done() or (self._awaited is not None and self._awaited[2] is done)
             if begun:  # it may be carried out: only the end of the process can tell
                 self.kill()
                 return done

@@ -125,6 +125,24 @@ def test_an_act_ends_with_its_process(played: Played) -> None:
     assert played.session.calls == 0
 
 
+def test_an_act_that_ended_with_its_process_while_it_was_sent_has_ended_once(
+    played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sent_late_and_broken(_sender: CommandSender, _frame: bytes) -> None:
+        played.sleeper.kill()
+        played.theirs.shutdown(socket.SHUT_RDWR)
+        assert played.session.wait_until_ended(20)
+        raise MemoryError
+
+    monkeypatch.setattr(CommandSender, "send", sent_late_and_broken)
+    act = played.session.try_act("work", {}, "a")
+    assert act is not None
+    with pytest.raises(SessionEnded, match="ended by itself"):
+        act.result(20)
+    with pytest.raises(SessionEnded, match="ended by itself"):
+        played.session.act("work", {}, "b")
+
+
 def test_an_act_that_may_have_begun_is_never_called_failed(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever believed that would send it again."""
     told = threading.Event()
