@@ -60,7 +60,10 @@ class ActArguments(FencedArguments):
     """One call of one of the environment's tools. Its turn takes the place of a key: see `mcp_tools`."""
 
     turn: int = Field(
-        strict=True, ge=1, le=10**9, description="The next_turn of the last reply. Sent again, the act happens once."
+        strict=True,
+        ge=1,
+        le=10**9,
+        description="The next_turn of the last reply. Sent again, the last act is answered again.",
     )
     name: str = Field(max_length=200, description="One of the lease's tools.")
     arguments: dict[str, Any] = Field(

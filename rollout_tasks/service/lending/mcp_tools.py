@@ -113,7 +113,7 @@ class McpTools:
                 reads=True,
             ),
             McpTool(
-                *("list_leases", "List leases", "Lists your leases that go on."),
+                *("list_leases", "List leases", "Lists your leases that go on; with an operator's token, all."),
                 *(mcp_arguments.NoArguments, self._list_leases),
                 reads=True,
             ),

@@ -11,13 +11,16 @@ LONGEST_WAIT = 60.0
 """Seconds that one request may wait at the server: proxies close those that take longer."""
 
 Fence = Annotated[
-    int, Field(strict=True, ge=0, le=LARGEST_FENCE, description="The lease's number, as acquiring told it.")
+    int,
+    Field(
+        strict=True, ge=0, le=LARGEST_FENCE, description="The lease's number, as it is shown once there is a desktop."
+    ),
 ]
 Key = Annotated[
     str,
     Field(
         pattern=r"^[!-~]{1,100}$",
-        description="Names the call, so that it happens once however often it is sent. A new one for each call.",
+        description="Names the call, so that it happens once. A new one for each; of acts, the last is answered again.",
     ),
 ]
 WaitSeconds = Annotated[

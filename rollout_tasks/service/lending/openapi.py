@@ -97,7 +97,7 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
         "info": {
             "title": "Desktops",
             "version": version("computer-use-rollouts"),
-            "description": "Lends pooled desktops to agents. Every call may be repeated: its reply may have been lost.",
+            "description": "Lends pooled desktops to agents. Calls may be repeated, as replies get lost; acquiring with a key.",
         },
         "paths": paths,
         "components": {
