@@ -107,8 +107,8 @@ def test_a_limit_is_reached_at_its_cost_and_asked_about_once(running: Recorder) 
 
 @pytest.mark.parametrize(("beat", "count"), [(59, 0), (61, 1), (119, 1), (121, 0)])
 def test_silence_has_a_beginning_and_an_end(running: Recorder, beat: int, count: int) -> None:
-    seconds = int(running.client.time()[0])
-    running.client.zadd(f"{KEY}:alive", {"a#0": seconds - beat})
+    seconds, micros = running.client.time()
+    running.client.zadd(f"{KEY}:alive", {"a#0": seconds + micros / 1e6 - beat})
 
     assert running.run("silent", 60, 120) == {}
 
