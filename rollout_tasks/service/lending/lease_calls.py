@@ -201,7 +201,7 @@ class LeaseCalls:
         if end.reward is None:
             return None
         if facts.get("fence") != fence:
-            raise Refusal(409, f"the fence {fence} is not that of the lease")
+            raise _other_fence(fence)
         return end
 
     async def release(self, lent: LentDesktop) -> bool:
@@ -263,7 +263,7 @@ class LeaseCalls:
         if known is None and lent.session.end is None:
             raise Refusal(409, "the lease still waits for a desktop: it has no fence yet")
         if known != fence:
-            raise Refusal(409, f"the fence {fence} is not that of the lease")
+            raise _other_fence(fence)
 
     async def _until(self, work: asyncio.Future[_Made], seconds: float | None) -> bool:
         """Waits for work that goes on by itself, no longer than this; returns whether the client went away meanwhile."""
@@ -299,6 +299,10 @@ def raise_if_not_set_up(lent: LentDesktop) -> None:
         raise Refusal(503, f"no desktop: {end.error}", end.failure_class)
     with refusing():
         session.raise_if_ended()
+
+
+def _other_fence(fence: int) -> Refusal:
+    return Refusal(409, f"the fence {fence} is not that of the lease")
 
 
 def _being_evaluated(lent: LentDesktop) -> bool:
