@@ -157,8 +157,14 @@ class LeaseCalls:
         if _being_evaluated(lent) and not (lent.acting is not None and lent.act == act):
             raise Refusal(409, "the episode is over: it is being evaluated")  # which a new act would wait for
         if lent.acting is None or (lent.acting.done() and not _being_evaluated(lent)):
+            step = lent.session.try_act(request.name, request.arguments, request.key)
+            if step is not None and step.done():  # refused, or sent again, perhaps late: it keeps no other act waiting
+                if step.exception() is None:
+                    lent.act = act
+                with refusing():
+                    return await self._in(self._threads, lambda: shown_step(step.result()))
             lent.act = act
-            lent.acting = self._begin_act(lent, request)
+            lent.acting = self._acting(lent, request, step)
         elif lent.act != act:
             raise Refusal(409, "an earlier act of this lease is still being carried out")
         with refusing():
@@ -219,22 +225,24 @@ class LeaseCalls:
         lent.session.wait_until_ended(_RELEASE_SECONDS)
         return going_on
 
-    def _begin_act(self, lent: LentDesktop, request: messages.ActRequest) -> asyncio.Future[tuple[bytes, float]]:
-        """Begins an act. No thread waits for it, unless another call of the lease has to end first: each handover takes time.
+    def _acting(
+        self, lent: LentDesktop, request: messages.ActRequest, step: Future[session_results.Step] | None
+    ) -> asyncio.Future[tuple[bytes, float]]:
+        """Returns what an act that was begun will return. No thread waits for it: each handover takes time.
 
-        Screenshots take time, too: they are written down in the session's thread, or in one of ours.
+        Args:
+            lent: The lease.
+            request: The act.
+            step: What becomes of it; None if another call of the lease has to end first, for which a thread waits.
         """
         session, loop = lent.session, asyncio.get_running_loop()
-        act = (request.name, request.arguments, request.key)
-        step = session.try_act(*act)
         if step is None:
-            return loop.run_in_executor(self._threads, lambda: shown_step(session.act(*act)))
-        if step.done():
-            return loop.run_in_executor(self._threads, lambda: shown_step(step.result()))
+            act = partial(session.act, request.name, request.arguments, request.key)
+            return loop.run_in_executor(self._threads, lambda: shown_step(act()))
         shown: Future[tuple[bytes, float]] = Future()
         shown.set_running_or_notify_cancel()  # it cannot be cancelled
 
-        def show(done: Future[session_results.Step]) -> None:
+        def show(done: Future[session_results.Step]) -> None:  # in the session's thread: screenshots take time
             try:
                 shown.set_result(shown_step(done.result()))
             except BaseException as error:  # noqa: BLE001 (whoever asks for the result gets it)

@@ -82,6 +82,22 @@ def test_calls_that_are_sent_again_happen_once(alice: httpx.Client) -> None:
     assert (again.status_code, again.json()["detail"]) == (410, "the lease is over: its client released it")
 
 
+def test_an_act_that_comes_again_late_is_in_nobodys_way(service: DesktopService, token: str) -> None:
+    """As one whose client did not wait for the answer, and has sent it again and the next one meanwhile."""
+    with service.client(token) as client, service.client(token) as late, ThreadPoolExecutor(8) as threads:
+        for _ in range(8):
+            lease = acquired(client)
+            turns = []
+            for number in range(3):
+                again = [threads.submit(act, late, lease, f"act-{number - 1}") for _ in range(6 if number else 0)]
+                reply = act(client, lease, f"act-{number}")
+                assert reply.status_code == 200, reply.text
+                turns.append(reply.json()["turn"])
+                assert {one.result().status_code for one in again} <= {200, 409}
+            assert turns == [1, 2, 3]
+            client.delete(f"/leases/{lease['lease_id']}")
+
+
 def test_a_stale_client_is_refused(alice: httpx.Client, lent_pool: VMPool) -> None:
     lease = acquired(alice, item="one")
     path = f"/leases/{lease['lease_id']}"
